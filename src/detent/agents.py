@@ -5,7 +5,6 @@ from __future__ import annotations
 from detent.dispatch.autonomy import AutonomyLevel as AutonomyLevel
 from detent.dispatch.autonomy import FallbackReason as FallbackReason
 from detent.dispatch.autonomy import StepMode as StepMode
-from detent.dispatch.autonomy import StepType as StepType
 from detent.dispatch.config import StepConfig as StepConfig
 from detent.dispatch.dispatcher import DispatchSettings as DispatchSettings
 from detent.dispatch.equivalence import CompareRules as CompareRules
@@ -20,3 +19,4 @@ from detent.dispatch.proposal import Proposal as Proposal
 from detent.dispatch.proposal import Verdict as Verdict
 from detent.dispatch.result import DispatchResult as DispatchResult
 from detent.dispatch.usage import UsageMetadata as UsageMetadata
+from detent.flows.workflow.step_type import StepType as StepType

@@ -263,3 +263,9 @@ def test_files_of_other_kinds_are_bounded_alike(detent, name, text, command):
     said = detent(*command)
     assert said.code not in (0, 1), said
     assert "aliases written out" in said.out + said.err
+
+
+@pytest.mark.parametrize("value", ["0", "-3"])
+def test_a_refused_budget_names_the_option_and_no_file_of_ours(detent, value):
+    line = sentence(detent("run", "flow.py", "--budget-steps", value), 2)
+    assert line == f"--budget-steps takes a number above 0, not {value}."

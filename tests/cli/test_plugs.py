@@ -18,7 +18,7 @@ from tests.evals.lending import make_suite
 
 def suite():
     from dataclasses import replace
-    return replace(make_suite(Path(__file__).parent / "shipped"), name="checklist")
+    return replace(make_suite(Path(__file__).parent / "shipped"), name="PLUG")
 """
 
 
@@ -47,10 +47,12 @@ def test_a_kind_from_outside_goes_through_every_verb(installed, detent: Call, fo
     assert made.lines == ["A checklist is in evening.todo. Try:", "  detent run checklist evening"]
     assert detent("new", "checklist", "evening").code == 2
 
-    assert "evening: ok, 3 states, 2 steps" in detent("check", "evening.todo").out
+    assert "evening: ok, 2 steps" in detent("check", "evening.todo").out
     (folder / "empty.todo").write_text("\n")
     assert detent("check", "empty.todo").code == 2
     assert "lock the door" in detent("diagram", "evening.todo").out
+    assert detent("show", "evening", "--json").json["steps"][0]["step"] == "evening/lock the door"
+    assert "evening/lights off?" in detent("show", "evening.todo").out
     assert detent("step", "evening.todo", "lock the door", "--json").json["next"] == "lights off?"
     rows = detent("steps", "list", "--flow", "evening.todo", "--json").json
     assert [row["step"] for row in rows] == ["evening/lock the door", "evening/lights off?"]
@@ -82,15 +84,30 @@ def test_an_application_from_outside_has_settings_under_its_own_heading(
     assert "Did you mean 'days'?" in wrong.err
 
 
-def test_a_suite_that_a_plug_names_is_played(installed, detent: Call, folder: Path):
+def test_an_application_from_outside_begins_a_project_of_its_own(
+    installed, detent: Call, folder: Path, monkeypatch
+):
+    made = detent("new", "lending", "desk")
+    assert (made.code, made.err) == (0, "")
+    assert made.lines == ["A lending desk is in desk. Try:", "  cd desk", "  detent run lending"]
+    assert detent("new", "lending", "desk").code == 2
+    assert detent("show", "lending", "--json").json["steps"][0]["step"] == "lending/lend"
+    monkeypatch.chdir(folder / "desk")
+    assert detent("run", "lending", "--json").json["data"] == {"days": 21}
+
+
+@pytest.mark.parametrize("plug", ["checklist", "lending"])
+def test_a_suite_that_a_plug_names_is_played(installed, detent: Call, folder: Path, plug, monkeypatch):
+    monkeypatch.delitem(sys.modules, "judging", raising=False)
     write_cases(installed / "shipped")
-    (installed / "judging.py").write_text(SUITE)
-    code = (installed / "checklist.py").read_text()
-    (installed / "checklist.py").write_text(
-        code.replace('name = "checklist"\n', 'name = "checklist"\n    suite = "judging:suite"\n')
-    )
-    result = detent("eval", "checklist")
+    (installed / "judging.py").write_text(SUITE.replace("PLUG", plug))
+    file = installed / f"{plug}.py"
+    named = f'    name = "{plug}"\n'
+    assert named in file.read_text()
+    file.write_text(file.read_text().replace(named, f'{named}    suite = "judging:suite"\n'))
+    result = detent("eval", plug)
     assert result.code == 0, result.err
+    assert result.lines[0].startswith(f"eval {plug} ")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 
 
@@ -199,13 +200,14 @@ def test_what_went_wrong_is_printed_once_and_a_state_is_not_repeated(detent, fol
 def test_a_tool_that_does_not_answer_in_time_is_said_to_have_not(detent, folder):
     (folder / "shop.py").write_text(SHOP)
     said = detent("run", "shop.py", "--id", "r1", "--set", "tool=bank.slow")
-    assert "bank.slow: no answer within 0.05 s; again in 10 ms" in said.out
+    assert re.search(r"bank\.slow: no answer within 0\.05 s; again in \d+ ms", said.out)
     assert "  error: TimeoutError: no answer within 0.05 s" in detent("show", "r1").lines
 
 
 def test_a_failure_without_a_text_shows_its_code(detent, folder):
     (folder / "shop.py").write_text(SHOP)
-    assert "bank.mute: offline; again in 10 ms" in detent("run", "shop.py", "--set", "tool=bank.mute").out
+    said = detent("run", "shop.py", "--set", "tool=bank.mute")
+    assert re.search(r"bank\.mute: offline; again in \d+ ms", said.out)
 
 
 def test_a_replayed_run_gets_the_answers_people_gave(detent, folder, token):

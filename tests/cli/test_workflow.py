@@ -202,7 +202,7 @@ def test_every_problem_is_told_at_once_and_the_exit_code_is_2(detent, put):
     assert "E007" in checked.lines[1]
     assert checked.lines[-1] == "broken: 2 errors"
     (result,) = detent("workflow", "validate", "broken", "--json").json
-    assert (result["workflow"], result["ok"]) == ("broken", False)
+    assert (result["flow"], result["ok"]) == ("broken", False)
     assert [one["code"] for one in result["problems"]] == ["E001", "E007"]
     assert result["problems"][0]["suggestion"][0] == "log_message"
     assert result["problems"][0]["line"] == 4

@@ -10,7 +10,7 @@ import pytest
 
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.dispatch.agent_side import AgentSide
-from detent.dispatch.autonomy import StepType
+from detent.dispatch.autonomy import AgentRole
 from detent.dispatch.config import StepConfig
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
@@ -92,7 +92,7 @@ MATRIX: dict[str, tuple[Flow, Any, Any]] = {
     "violated": (forms(output_schema=KIND_ONLY), scripted(again({"kind": 1})), agent()),
     "operator": (forms(), scripted(again(FAULT)), agent("operator")),
     "no intent": (forms(intent=""), scripted(again(FAULT)), agent()),
-    "control": (forms(agent=AgentSide(StepType.BRANCH)), scripted(again(FAULT)), agent()),
+    "control": (forms(agent=AgentSide(AgentRole.NONE)), scripted(again(FAULT)), agent()),
     "no executor": (forms(), None, agent()),
     "broke": (
         forms(),
@@ -101,7 +101,7 @@ MATRIX: dict[str, tuple[Flow, Any, Any]] = {
     ),
     "both failed": (forms(broken), scripted({"error": "crash", "repeat": True}), agent("approver")),
     "agent alone": (
-        forms(broken, agent=AgentSide(StepType.AGENT)),
+        forms(broken, agent=AgentSide(AgentRole.REQUIRED)),
         scripted({"error": "crash", "repeat": True}),
         agent(),
     ),
@@ -301,7 +301,7 @@ LOUD: dict[str, tuple[Flow, list[dict[str, Any]]]] = {
     "validator": (quiet(validator=lambda inputs, proposal: (False, [f"/kind {S}", S])), [posts("x")]),
     "validator fails": (quiet(validator=lambda inputs, proposal: inputs[S]), [posts("x")]),
     "agent alone": (
-        quiet(failing, agent=AgentSide(StepType.AGENT)),
+        quiet(failing, agent=AgentSide(AgentRole.REQUIRED)),
         [{"error": {"type": "permanent", "message": S}}],
     ),
 }

@@ -9,7 +9,7 @@ import pytest
 
 from detent.adapters.models.scripted import ScriptedSource
 from detent.dispatch.agent_side import AgentSide
-from detent.dispatch.autonomy import StepMode, StepType
+from detent.dispatch.autonomy import AgentRole, StepMode
 from detent.dispatch.config import StepConfig
 from detent.engine.step import Step
 from detent.kernel.entries import Started
@@ -103,7 +103,7 @@ class TestEveryStep:
 
     async def test_a_step_without_a_handler_is_refused_before_anything_runs(self, bench):
         """D-60, 1.14: static error E022."""
-        flow = forms(agent=AgentSide(StepType.AGENT))
+        flow = forms(agent=AgentSide(AgentRole.REQUIRED))
         executor = scripted({"output": FAULT})
         engine = await bench.engine(flow, dispatch=settings(executor))
         with pytest.raises(ConfigurationError, match="E022"):

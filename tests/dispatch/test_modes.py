@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from detent.adapters.models.scripted import ScriptedSource
 from detent.dispatch.agent_side import AgentSide
-from detent.dispatch.autonomy import AutonomyLevel, StepMode, StepType
+from detent.dispatch.autonomy import AgentRole, AutonomyLevel, StepMode
 from detent.dispatch.config import StepConfig
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.schemas import misfits
@@ -335,25 +335,12 @@ async def _never(ctx):
     raise AssertionError("an agent step has no handler to call")
 
 
-class TestStepTypes:
-    def test_dispatch_adds_no_type_of_step(self):
-        """D-11."""
-        assert [one.value for one in StepType] == [
-            "python",
-            "agent",
-            "generate",
-            "validate",
-            "subworkflow",
-            "branch",
-            "loop",
-            "checkpoint",
-        ]
-
-    @pytest.mark.parametrize("kind", ["validate", "subworkflow", "branch", "loop", "checkpoint"])
-    async def test_a_control_step_warns_and_runs_its_handler(self, bench, kind, heard):
+class TestAgentRoles:
+    @pytest.mark.parametrize(("told", "kind"), [({}, "python"), ({"type": "loop"}, "loop")])
+    async def test_a_control_step_warns_and_runs_its_handler(self, bench, told, kind, heard):
         """D-08, D-10."""
         source = ScriptedSource(scripted({"output": {"kind": "other"}}))
-        flow = forms(agent=AgentSide(StepType(kind)))
+        flow = forms(agent=AgentSide(AgentRole.NONE), metadata=told)
         engine = await bench.engine(flow, dispatch=settings(source, agent("approver")))
         run = await engine.run("flow", MAIL)
         assert run.data == {**MAIL, **FAULT}
@@ -367,7 +354,7 @@ class TestStepTypes:
         seen = []
         for said in (None, agent()):
             executor = scripted({"output": FAULT})
-            flow = forms(agent=AgentSide(StepType.GENERATE))
+            flow = forms(agent=AgentSide(AgentRole.PREFERRED))
             engine = await quick.engine(flow, dispatch=settings(executor, said))
             await engine.run("flow", MAIL)
             seen.append(len(executor.calls))
@@ -377,7 +364,7 @@ class TestStepTypes:
     async def test_an_agent_step_is_performed_by_an_agent_whatever_its_mode(self, bench, said, heard):
         """D-08, D-09: `mode: agent` is ignored; no handler, no gate."""
         executor = scripted({"output": {"kind": 3}}, {"output": {"kind": "other", "urgent": False}})
-        flow = forms(_never, agent=AgentSide(StepType.AGENT), output_schema=Form)
+        flow = forms(_never, agent=AgentSide(AgentRole.REQUIRED), output_schema=Form)
         engine = await bench.engine(flow, dispatch=settings(executor, said))
         run = await engine.run("flow", MAIL)
         assert run.status is Status.SUCCEEDED
@@ -390,7 +377,7 @@ class TestStepTypes:
     async def test_an_agent_step_may_be_told_what_agents_are_told(self, quick):
         """D-09: agent-only fields need no `mode: agent` on a step that is an agent's anyway."""
         executor = scripted({"output": FAULT})
-        flow = forms(_never, agent=AgentSide(StepType.AGENT))
+        flow = forms(_never, agent=AgentSide(AgentRole.REQUIRED))
         engine = await quick.engine(flow, dispatch=settings(executor, StepConfig(prompt_suffix="Be brief.")))
         run = await engine.run("flow", MAIL)
         assert run.status is Status.SUCCEEDED
@@ -407,7 +394,7 @@ class TestStepTypes:
     async def test_an_agent_step_that_fails_has_no_fallback(self, bench, reply, reason, words, heard):
         """D-29, D-36: the agent's error is the step's."""
         executor = scripted({**reply, "repeat": True})
-        flow = forms(_never, agent=AgentSide(StepType.AGENT), output_schema=Form)
+        flow = forms(_never, agent=AgentSide(AgentRole.REQUIRED), output_schema=Form)
         engine = await bench.engine(flow, dispatch=settings(executor, StepConfig(max_retries=0)))
         run = await engine.run("flow", MAIL)
         assert run.status is Status.FAILED
@@ -418,7 +405,7 @@ class TestStepTypes:
 
     async def test_an_agent_step_without_an_executor_fails_and_says_what_is_missing(self, quick, heard):
         """D-29, D-31."""
-        flow = forms(_never, agent=AgentSide(StepType.AGENT))
+        flow = forms(_never, agent=AgentSide(AgentRole.REQUIRED))
         engine = await quick.engine(flow, dispatch=settings(None))
         run = await engine.run("flow", MAIL)
         assert run.status is Status.FAILED

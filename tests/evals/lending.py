@@ -24,8 +24,9 @@ from detent.engine.tools import Tool, ToolError
 from detent.evals.artifacts import Artifacts
 from detent.evals.case import EvalTestCase
 from detent.evals.contracts import Contracts, StepContract, StepEdge
-from detent.evals.played import Intake, Played, PlayedCall, PlayedStep, PlayFailed, PlayOptions
+from detent.evals.played import Intake, Played, PlayedStep, PlayFailed, PlayOptions
 from detent.evals.suite import EvalSuite
+from detent.insight.visits import FunctionCall
 from detent.insight.why import fallback_of
 from detent.kernel.budget import Budget
 from detent.kernel.entries import EffectDone, EffectFailed, Ended, Moved, Proposed
@@ -197,11 +198,11 @@ class LendingPlayer:
         return Flow(machine, steps, tools=tools)
 
 
-def _tools(case: EvalTestCase) -> tuple[list[Tool], list[PlayedCall]]:
+def _tools(case: EvalTestCase) -> tuple[list[Tool], list[FunctionCall]]:
     """The desk's tools, failing where the case plans it, and the queries that were asked."""
     planned = {name: list(words) for name, words in case.input.get("failures", {}).items()}
     mocks = case.input.get("mock_function_responses", {})
-    asked: list[PlayedCall] = []
+    asked: list[FunctionCall] = []
     slips: list[str] = []
 
     def fails(name: str) -> None:
@@ -213,10 +214,12 @@ def _tools(case: EvalTestCase) -> tuple[list[Tool], list[PlayedCall]]:
         try:
             fails("find_copy")
         except ToolError as error:
-            asked.append(PlayedCall("find_copy", {"title": title}, None, False, error.code, CHECK))
+            asked.append(
+                FunctionCall("find_copy", {"title": title}, None, False, error.code, step_name=CHECK)
+            )
             raise
         found = mocks.get("find_copy") or SHELF.get(title.lower(), {"status": "lent"})
-        asked.append(PlayedCall("find_copy", {"title": title}, found, step_name=CHECK))
+        asked.append(FunctionCall("find_copy", {"title": title}, found, step_name=CHECK))
         return found
 
     async def print_slip(copy: str, member: str) -> Any:
@@ -237,7 +240,7 @@ def _played(entries: list[Any], run: Run, data: Mapping[str, Any]) -> Played:
     fold = Run(run.id)
     steps: list[PlayedStep] = []
     effects: dict[str, Mapping[str, Any]] = {}
-    visit: list[PlayedCall] = []
+    visit: list[FunctionCall] = []
     for entry in entries:
         before = copied(fold.data)
         fold.apply(entry)
@@ -245,15 +248,15 @@ def _played(entries: list[Any], run: Run, data: Mapping[str, Any]) -> Played:
         if isinstance(body, Proposed):
             effects = {effect["key"]: effect for effect in body.effects}
         elif isinstance(body, EffectDone):
-            visit.append(PlayedCall(body.tool, effects[body.key]["args"], body.receipt, kind="effect"))
+            visit.append(FunctionCall(body.tool, effects[body.key]["args"], body.receipt, kind="effect"))
         elif isinstance(body, EffectFailed) and body.retry_at is None:
             visit.append(
-                PlayedCall(body.tool, effects[body.key]["args"], None, False, body.code, kind="effect")
+                FunctionCall(body.tool, effects[body.key]["args"], None, False, body.code, kind="effect")
             )
         elif isinstance(body, (Moved, Ended)):
             frm = body.frm if isinstance(body, Moved) else fold.state
             looks = [
-                PlayedCall(
+                FunctionCall(
                     look["tool"], look["args"], look["answer"], "$error" not in str(look["answer"]),
                     step_name=frm,
                 )
@@ -286,13 +289,13 @@ def _played(entries: list[Any], run: Run, data: Mapping[str, Any]) -> Played:
     )  # fmt: skip
 
 
-async def _all_at_once(request: Mapping[str, Any], tools: list[Tool], asked: list[PlayedCall]) -> Played:
+async def _all_at_once(request: Mapping[str, Any], tools: list[Tool], asked: list[FunctionCall]) -> Played:
     """The desk as it worked before there were steps."""
     by_name = {tool.name: tool.perform for tool in tools}
     found = re.search(r'"([^"]+)"', request["request"])
     mails: list[Mapping[str, Any]] = []
     tickets: list[Mapping[str, Any]] = []
-    calls: list[PlayedCall] = []
+    calls: list[FunctionCall] = []
     if found is None:
         body = "Which book do you mean?"
     else:
@@ -301,10 +304,10 @@ async def _all_at_once(request: Mapping[str, Any], tools: list[Tool], asked: lis
         if shelf["status"] == "free":
             slip = {"copy": shelf["copy"], "member": "ada@desk.example"}
             tickets.append(await by_name["print_slip"](**slip))
-            calls.append(PlayedCall("print_slip", slip, tickets[-1], kind="effect"))
+            calls.append(FunctionCall("print_slip", slip, tickets[-1], kind="effect"))
         body = "Your copy is ready." if shelf["status"] == "free" else "It is lent out."
     mails.append({"to": "ada@desk.example", "body": body})
-    calls.append(PlayedCall("send_letter", mails[-1], {"sent": True}, kind="effect"))
+    calls.append(FunctionCall("send_letter", mails[-1], {"sent": True}, kind="effect"))
     return Played(
         calls=tuple(calls), status="succeeded", end="DONE", intake=Intake("run"),
         artifacts={"letters": tuple(mails), "slips": tuple(tickets)}, scenario_used="lend-book",

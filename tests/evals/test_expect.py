@@ -8,7 +8,8 @@ from detent.evals.case import ExpectedFunctionCall, ExpectedStepExecution
 from detent.evals.expect import validate_function_calls, validate_step_sequence
 from detent.evals.likeness import differences
 from detent.evals.paths import short_names
-from detent.evals.played import PlayedCall, PlayedStep
+from detent.evals.played import PlayedStep
+from detent.insight.visits import FunctionCall
 
 A, B, C, D = "01-a", "02-b", "03a-c", "05-d"
 
@@ -81,7 +82,7 @@ def test_numbers_that_two_steps_share_are_not_used_as_short_names():
     }  # fmt: skip
 
 
-CALL = PlayedCall("f", {"x": 1, "to": "Ada  Lovelace"}, {"ok": True})
+CALL = FunctionCall("f", {"x": 1, "to": "Ada  Lovelace"}, {"ok": True})
 STEP = PlayedStep(
     A,
     output_text="SERIAL: SN1\nNEXT_STEP:   02-b",
@@ -156,7 +157,7 @@ def test_steps_around_a_missing_one_are_still_looked_into():
 
 # -- calls --------------------------------------------------------------------------------------------------
 
-SENT = PlayedCall(
+SENT = FunctionCall(
     "send", {"to": "a@b.example", "body": "Your ticket\n is TKT-1"}, {"status": "sent"}, kind="effect"
 )
 
@@ -196,7 +197,7 @@ def test_every_expectation_of_a_call_is_able_to_fail(holds, fails, kind):
 
 
 def test_a_failed_call_fails_the_case_unless_it_was_planned():
-    bad = PlayedCall("f", success=False, error_message="timeout", step_name=A)
+    bad = FunctionCall("f", {}, success=False, error_message="timeout", step_name=A)
     _, (failure,) = validate_function_calls(None, [bad])
     assert (failure.kind, failure.step_name, failure.actual) == ("call_failed", A, "timeout")
     assert validate_function_calls(None, [bad], planned=["f"]) == (True, [])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import jsonschema
 import pytest
 
+from detent.authoring.document import read_value
 from detent.authoring.problem import DocumentError
 from detent.evals.case import UNSAID, ExpectedStepExecution
 from detent.evals.played import Player
-from detent.evals.reading import find_case_files, read_case, read_cases
+from detent.evals.reading import find_case_files, json_schema, read_case, read_cases
 from detent.evals.references import stated_path
 from tests.evals.conftest import found
 from tests.evals.lending import CASES, CHECK, LEND, READ, WAIT, LendingPlayer, write_cases
@@ -25,7 +27,7 @@ class Understanding(LendingPlayer):
 
 def problems(text: str, player: Player | None = None) -> list[tuple[int, str]]:
     found = read_case(text, player or LendingPlayer(), stem="x")[1]
-    return [(one.place.line, one.message) for one in found]
+    return [(one.place.line, str(one).partition(": ")[2]) for one in found]
 
 
 def only(text: str, player: Player | None = None) -> tuple[int, str]:
@@ -61,12 +63,12 @@ def test_the_path_a_case_states_is_that_of_its_comment_when_it_expects_none(case
 
 
 def test_an_unknown_key_is_told_with_line_and_nearest_name():
-    assert only(HEAD + "expected_output:\n  status: ok\n  emial_sent: true\n") == (
-        6,
-        "unknown key 'expected_output.emial_sent'. Did you mean 'email_sent'?",
-    )
+    line, message = only(HEAD + "expected_output:\n  status: ok\n  emial_sent: true\n")
+    assert line == 6
+    assert message.endswith("Did you mean 'email_sent'? (expected_output.emial_sent)")
     line, message = only(HEAD + "expected_output:\n  expected_steps:\n    - {step_name: a, dta: {}}\n")
-    assert (line, message) == (6, "unknown key 'expected_output.expected_steps[0].dta'. Did you mean 'data'?")
+    assert line == 6
+    assert message.endswith("Did you mean 'data'? (expected_output.expected_steps[0].dta)")
     assert only(HEAD + "requird: true\nexpected_output: {status: ok}")[0] == 4
 
 
@@ -78,10 +80,8 @@ def test_all_problems_of_all_files_are_told_at_once(tmp_path):
     read = read_cases(tmp_path)
     assert [case.scenario_id for case in read.cases] == ["c"]
     told = [str(problem) for problem in read.problems]
-    assert told[:2] == [
-        "a.yaml:1:1: 'description' is missing.",
-        "a.yaml:4:3: 'expected_output.status' takes text; write it as \"7\".",
-    ]
+    assert told[0] == "a.yaml:1:1: a case needs 'description': a text."
+    assert told[1].startswith("a.yaml:4:3: 'status' is a text, but here stands a number. Write it as \"7\".")
     assert any(line.startswith("b.yaml:2:1: This is not valid YAML") for line in told)
     with pytest.raises(DocumentError) as caught:
         read.check()
@@ -105,7 +105,8 @@ def test_an_id_must_be_the_files_name_and_stand_once(tmp_path):
 
 @pytest.mark.parametrize("expected", ["{}", "{allow_missing: [title]}", "{status: null}"])
 def test_a_case_needs_an_expectation(expected):
-    assert only(HEAD + f"expected_output: {expected}") == (4, "a case needs at least one expectation.")
+    problem = (4, "a case needs at least one expectation. (expected_output)")
+    assert only(HEAD + f"expected_output: {expected}") == problem
 
 
 def test_expecting_that_no_step_runs_is_an_expectation():
@@ -114,12 +115,16 @@ def test_expecting_that_no_step_runs_is_an_expectation():
 
 @pytest.mark.parametrize("number", ["03", "05", "08", "3", "0x1", "1.0"])
 def test_a_bare_number_is_no_name_of_a_step(number):
-    message = f'{number} is a number to YAML; quote the step: "{number}".'
+    quoted = f'"{number}".'
     text = f"{HEAD}expected_output:\n  expected_steps:\n    - {number}\n    - step_name: {number}\n"
-    assert problems(text) == [(6, message), (7, message)]
-    assert only(f"{HEAD}expected_output: {{forbidden_steps: [{number}]}}") == (4, message)
-    assert only(f"{HEAD}input: {{start_step: {number}}}\nexpected_output: {{status: a}}") == (4, message)
-    assert only(f"{HEAD}input: {{steps: {{{number}: {{}}}}}}\nexpected_output: {{status: a}}") == (4, message)
+    assert [(line, quoted in message) for line, message in problems(text)] == [(6, True), (7, True)]
+    for wrong in (
+        f"expected_output: {{forbidden_steps: [{number}]}}",
+        f"input: {{start_step: {number}}}\nexpected_output: {{status: a}}",
+        f"input: {{steps: {{{number}: {{}}}}}}\nexpected_output: {{status: a}}",
+    ):
+        line, message = only(HEAD + wrong)
+        assert (line, quoted in message) == (4, True)
     assert problems(f'{HEAD}expected_output: {{expected_steps: ["{number}"]}}') == []
 
 
@@ -178,8 +183,8 @@ def test_an_input_the_player_does_not_understand_is_an_error():
     text = HEAD + "input: {steps: {}, dta: {}}\nexpected_output: {status: a}"
     told = problems(text, Understanding("data", "failures"))
     assert told == [
-        (4, "'input.steps' means nothing to what plays this suite. It understands: data, failures."),
-        (4, "unknown key 'input.dta'. Did you mean 'data'?"),
+        (4, "'steps' is no key of this suite's input. Known here: data, failures. (input.steps)"),
+        (4, "'dta' is no key of this suite's input. Did you mean 'data'? (input.dta)"),
     ]
     assert (
         problems(HEAD + "input: {whatever: 1}\nexpected_output: {status: a}", Understanding("whatever")) == []
@@ -200,14 +205,17 @@ def test_values_of_the_input_are_carried_as_they_are_written():
             "input: {failures: {f: [timeout, tiemout]}}",
             "there is no fault 'tiemout'. Did you mean 'timeout'?",
         ),
-        ("input: [1]", "'input' takes named values."),
-        ("input: {data: 1}", "'input.data' takes named values."),
-        ("input: {data: []}", "'input.data' takes named values."),
+        ("input: [1]", "'input' is a mapping, but here stands a list."),
+        ("input: {data: 1}", "'data' is a mapping, but here stands a number. (input.data)"),
+        ("input: {data: []}", "'data' is a mapping, but here stands a list. (input.data)"),
         ("orchestrators: [stp]", "there is no orchestrator 'stp'. Did you mean 'step'?"),
         ("orchestrators: []", "'orchestrators' is empty, so the case would never be played."),
-        ("required: 1", "'required' takes true or false."),
+        ("required: 1", "'required' is true or false, but here stands a number."),
         ("required: true\ndeprecated: old", "a deprecated case does not count, so it cannot be required."),
-        ("tags: [1]", "'tags[0]' takes text; write it as \"1\"."),
+        (
+            "tags: [1]",
+            "'tags' is a text or a list of texts, but here stands a number. Write it as \"1\". (tags[0])",
+        ),
     ],
 )
 def test_wrong_values_are_told(said, told):
@@ -219,19 +227,20 @@ def test_wrong_values_are_told(said, told):
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("{expected_steps: 1}", "takes a list"),
-        ("{expected_steps: [{output_contains: a}]}", "needs step_name"),
+        ("{expected_steps: 1}", "is a list of steps"),
+        ("{fallbacks: [a]}", "is a mapping, but here stands a text"),
+        ("{expected_steps: [{output_contains: a}]}", "needs 'step_name'"),
         ("{expected_steps: [{step_name: a, function_call: [f], function_args: {x: 1}}]}", "none of them"),
         ("{expected_steps: [{step_name: a, function_call: null, function_args: {}}]}", "calls no function"),
-        ("{expected_function_calls: [{arguments: {}}]}", "needs function_name"),
-        ("{processing_time_ms: fast}", "takes a number above 0"),
-        ("{processing_time_ms: 0}", "takes a number above 0"),
-        ("{email_sent: 'yes'}", "takes true or false"),
-        ("{context: 3}", "takes named values"),
-        ("{fallbacks: [{reason: timeout}]}", "needs step"),
-        ("{intake: {reason: spam}}", "needs decision"),
+        ("{expected_function_calls: [{arguments: {}}]}", "needs 'function_name'"),
+        ("{processing_time_ms: fast}", "is a number above 0"),
+        ("{processing_time_ms: 0}", "is a number above 0"),
+        ("{email_sent: 'yes'}", "is true or false"),
+        ("{context: 3}", "is a mapping"),
+        ("{fallbacks: [{reason: timeout}]}", "needs 'step'"),
+        ("{intake: {reason: spam}}", "needs 'decision'"),
         ("{intake: {decision: run, resaon: x}}", "Did you mean 'reason'?"),
-        ("{status: a, legacy: {expected_steps: []}}", "unknown key 'expected_output.legacy.expected_steps'"),
+        ("{status: a, legacy: {expected_steps: []}}", "is no key of 'expected_output.legacy'"),
         ("{status: a, status: b}", "The key 'status' is defined twice"),
     ],
 )  # fmt: skip
@@ -270,7 +279,7 @@ def test_a_file_that_is_no_text_is_told(tmp_path):
 def test_anchors_work_and_merge_keys_are_refused():
     text = "base: &b {status: a}\nexpected_output: *b\n" + HEAD
     case, told = read_case(text)
-    assert [problem.message.partition(".")[0] for problem in told] == ["unknown key 'base'"]
+    assert [problem.message.partition(".")[0] for problem in told] == ["'base' is no key of a case"]
     assert case is not None
     assert case.expected_output.status == "a"
     _, told = read_case(text.replace("*b", "{<<: *b, end: DONE}"))
@@ -299,3 +308,23 @@ def test_every_case_of_the_desk_states_its_path_in_its_first_comment(tmp_path, p
         stated = [part.split("-")[0] for part in stated_path(case)]
         assert case.path_comment == f"path: {' -> '.join(stated)}"
     assert len(CASES) == 4
+
+
+def test_the_schema_accepts_the_cases_and_refuses_wrong_ones():
+    """One model for the reader and for editors."""
+    schema = json_schema()
+    for text in CASES.values():
+        jsonschema.validate(read_value(text, "case"), schema)
+    for wrong in (
+        "required: 1",
+        "tags: 7",
+        "categry: x",
+        "input: []",
+        "expected_output: {expected_steps: [{step: a}]}",
+        "expected_output: {intake: {reason: x}}",
+        "expected_output: {processing_time_ms: 0}",
+    ):
+        text = f"{HEAD}{wrong}\n" + ("" if "expected_output" in wrong else "expected_output: {status: a}")
+        assert problems(text)
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(read_value(text, "case"), schema)

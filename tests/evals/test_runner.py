@@ -12,10 +12,11 @@ from detent.authoring.problem import Place, Problem
 from detent.evals.case import EvalTestCase, ExpectedOutput
 from detent.evals.contracts import Contracts, StepContract, StepEdge
 from detent.evals.filter import Filter
-from detent.evals.played import Played, PlayedCall, PlayedStep, PlayOptions
+from detent.evals.played import Played, PlayedStep, PlayOptions
 from detent.evals.reading import BrokenFile
 from detent.evals.runner import EvalRunner
 from detent.evals.trace import first_difference, trace_of
+from detent.insight.visits import FunctionCall
 from detent.kernel.errors import ConfigurationError
 from tests.evals.lending import CHECK, LendingPlayer
 
@@ -311,8 +312,8 @@ def test_times_and_ids_are_no_part_of_a_trace(other):
         played("hallo"),
         played(flags=("f",)),
         played(end="DONE"),
-        played(calls=(PlayedCall("f"),)),
-        played(calls=(PlayedCall("f", {"x": 1}),)),
+        played(calls=(FunctionCall("f", {}),)),
+        played(calls=(FunctionCall("f", {"x": 1}),)),
         played(artifacts={"letters": ({"to": "a", "body": "b"},)}),
         played(artifacts={"slips": ({"ticket_id": "TKT-1"},)}),
         played("covered until 2027-05-31"),
@@ -328,13 +329,13 @@ def test_everything_else_is(other):
 
 
 def test_fields_of_calls_that_are_times_or_ids_are_left_out():
-    one = PlayedCall(
+    one = FunctionCall(
         "f", {"x": 1}, {"ticket_id": "T-1", "created_at": "now", "message_id": "m1", "took_ms": 3}
     )
-    two = PlayedCall(
+    two = FunctionCall(
         "f", {"x": 1}, {"ticket_id": "T-1", "created_at": "then", "message_id": "m2", "took_ms": 4}
     )
-    three = PlayedCall("f", {"x": 1}, {"ticket_id": "T-2"})
+    three = FunctionCall("f", {"x": 1}, {"ticket_id": "T-2"})
     assert trace_of(Played(calls=(one,))) == trace_of(Played(calls=(two,)))
     assert trace_of(Played(calls=(one,))) != trace_of(Played(calls=(three,)))
 

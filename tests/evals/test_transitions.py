@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from detent.evals.contracts import Contracts, StepContract, StepEdge, UnknownStep
-from detent.evals.played import PlayedCall, PlayedStep
+from detent.evals.played import PlayedStep
 from detent.evals.transitions import validate_step_transitions
+from detent.insight.visits import FunctionCall
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.guards import Guard
 
@@ -47,8 +48,8 @@ def wrong(steps, data=None, **options):
 def good() -> list[PlayedStep]:
     return [
         PlayedStep(E01, data_after=FOUND, next_step=E02),
-        PlayedStep(E02, data_after=EXPIRED, next_step=E03C, calls=(PlayedCall("check"),)),
-        PlayedStep(E03C, data_after=EXPIRED, next_step="DONE", calls=(PlayedCall("send"),)),
+        PlayedStep(E02, data_after=EXPIRED, next_step=E03C, calls=(FunctionCall("check", {}),)),
+        PlayedStep(E03C, data_after=EXPIRED, next_step="DONE", calls=(FunctionCall("send", {}),)),
     ]
 
 
@@ -106,7 +107,7 @@ def test_what_a_step_needs_must_be_there_unless_it_may_be_missing():
 def test_a_function_in_the_wrong_step_fails():
     """W-21."""
     steps = good()
-    steps[0] = replace(steps[0], calls=(PlayedCall("check"),))
+    steps[0] = replace(steps[0], calls=(FunctionCall("check", {}),))
     _, (failure,) = validate_step_transitions(steps, contracts=RULES)
     assert (failure.kind, failure.step_name, failure.actual) == ("undeclared_function", E01, "check")
     assert failure.hint == "declared in 02-check only"

@@ -41,6 +41,16 @@ class AtLeast:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Above:
+    """In an annotated type: the number is greater."""
+
+    bound: int
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return {**handler(source), "gt": self.bound}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Written:
     """In the annotation of a dataclass field: the field is a key of the file.
 
@@ -56,6 +66,8 @@ class Written:
     required: bool = False
     otherwise: str = ""
     """The message about a text that does not match its pattern."""
+    code: str = ""
+    """Code of a wrong value, if it differs from the code of the format."""
     schema: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Additions to the JSON Schema that pydantic does not check."""
 
@@ -111,12 +123,19 @@ def json_schema(model: Any) -> dict[str, Any]:
 class ModelReader:
     """Reads the mappings of one document into the fields of models, and collects their problems."""
 
-    def __init__(self, document: Document, code: str, unknown: str | None = None) -> None:
+    at_keys = False
+    """Whether problems are placed at the key of a value, not at the value."""
+
+    def __init__(
+        self, document: Document, code: str, unknown: str | None = None, missing: str | None = None
+    ) -> None:
         self.document = document
         self.code = code
         """Code of a value that does not fit its model."""
         self.unknown = unknown or code
         """Code of a key that the model does not have."""
+        self.missing = missing or code
+        """Code of a required key without a value."""
         self.problems: list[Problem] = []
         self.nearest = Nearest()
 
@@ -129,15 +148,16 @@ class ModelReader:
         place: Place | None = None,
     ) -> None:
         """Note a problem."""
-        self.problems.append(
-            Problem(code, message, Place(*(place or self.document.place(path))), path, suggestions)
-        )
+        if place is None:
+            place = self.document.mark(path) if self.at_keys else self.document.place(path)
+        self.problems.append(Problem(code, message, Place(*place), path, suggestions))
 
     def fields(
         self, model: Any, value: Mapping[str, Any], path: str, of: str, beside: tuple[str, ...] = ()
     ) -> dict[str, Any]:
         """Return the usable fields of a mapping, by name; all others are problems.
 
+        The usable items of a list are kept.
         `of` names the mapping in messages; the keys in `beside` are read by the caller.
         """
         import pydantic
@@ -145,14 +165,41 @@ class ModelReader:
         facts = _fields(model)
         given = {key: item for key, item in value.items() if key not in beside}
         left_out = {key for key, item in given.items() if item is None and key in facts}
-        bad: set[str] = set(left_out)
+        bad: dict[str, set[Any]] = {key: set() for key in left_out}
         try:
             _checked(model).model_validate({key: given[key] for key in given if key not in left_out})
         except pydantic.ValidationError as error:
             for key, inside, kinds in _by_place(error, given):
-                bad.add(key)
+                bad.setdefault(key, set()).add(inside[0] if inside else None)
                 self._problem(facts, given, key, inside, kinds, path, of, beside)
-        return {key: item for key, item in given.items() if key in facts and key not in bad}
+        usable = {key: item for key, item in given.items() if key in facts and key not in bad}
+        for key, parts in bad.items():
+            items = given.get(key) if parts and None not in parts else None
+            kept = [item for index, item in enumerate(items or ()) if index not in parts]
+            if isinstance(items, list) and kept:
+                usable[key] = kept
+        return usable
+
+    def item(
+        self, model: Any, value: Any, path: str, of: str, short: str | None = None
+    ) -> dict[str, Any] | None:
+        """Return the usable fields of an item of a list; None if it is of no use.
+
+        A text is short for a mapping with the key `short` alone.
+        """
+        if isinstance(value, Mapping):
+            return self.fields(model, value, path, of)
+        if isinstance(value, str) and short is not None:
+            return {short: value}
+        what = "a mapping" if short is None else "a text or a mapping"
+        hint = "" if short is None else self.quoted(value, path)
+        self.wrong(self.code, path, f"{of} is {what}, but here stands {kind_of(value)}.{hint}")
+        return None
+
+    def quoted(self, value: Any, path: str) -> str:
+        """The hint to put a number in quotes, as a text is expected."""
+        bare = self.document.bare(path) if type(value) in (int, float) else None
+        return "" if bare is None else f' Write it as "{bare}".'
 
     def _problem(
         self,
@@ -176,20 +223,23 @@ class ModelReader:
         kind, words = facts[key]
         expected = words.what
         if given.get(key) is None:
-            self.wrong(self.code, key_path, f"{of} needs '{key}': {expected}.")
+            self.wrong(self.missing, key_path, f"{of} needs '{key}': {expected}.")
             return
-        bad = given[key]
+        bad, code = given[key], words.code or self.code
         for part in inside:
             bad, key_path = bad[part], below(key_path, part)
         choices = get_args(kind) if get_origin(kind) is Literal else ()
         if choices:
-            self.wrong(self.code, key_path, f"'{key}' is {either(choices)}.", self.nearest.of(bad, choices))
+            self.wrong(code, key_path, f"'{key}' is {either(choices)}.", self.nearest.of(bad, choices))
         elif isinstance(bad, str) and not bad.strip():
-            self.wrong(self.code, key_path, f"'{key}' is {expected}, but the text is empty.")
+            self.wrong(code, key_path, f"'{key}' is {expected}, but the text is empty.")
         elif all(kind.endswith(_OF_A_TYPE) for kind in kinds):
-            self.wrong(self.code, key_path, f"'{key}' is {expected}, but here stands {kind_of(bad)}.")
+            hint = self.quoted(bad, key_path) if "string_type" in kinds else ""
+            if "list_type" in kinds and isinstance(bad, str) and len(bad) <= 60:
+                hint = f" Write it as [{bad}]."
+            self.wrong(code, key_path, f"'{key}' is {expected}, but here stands {kind_of(bad)}.{hint}")
         else:
-            self.wrong(self.code, key_path, words.otherwise or f"'{key}' is {expected}.")
+            self.wrong(code, key_path, words.otherwise or f"'{key}' is {expected}.")
 
 
 def _by_place(error: Any, given: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str | int, ...], list[str]]]:
@@ -199,7 +249,8 @@ def _by_place(error: Any, given: Mapping[str, Any]) -> Iterator[tuple[str, tuple
         value: Any = given
         location: list[str | int] = []
         for part in detail["loc"]:
-            if location and not isinstance(part, int):
+            inside = isinstance(value, Mapping) and part in value
+            if location and not isinstance(part, int) and not inside:
                 continue  # names the alternative of a union
             location.append(part)
             value = value.get(part) if isinstance(value, Mapping) else value[part]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detent.cli import options
+from detent.cli.options import By, NewId, Older, Options, Reason, RunId, Set, takes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -32,21 +32,15 @@ Hold = Annotated[
 ]
 
 
-def release(
-    run: options.RunId,
+@takes("detach", "json", "quiet", "project", "log")
+async def release(
+    options: Options,
+    run: RunId,
     answer: Annotated[
         str | None, typer.Argument(metavar="[ANSWER]", help="The answer: JSON where it is JSON, else text.")
     ] = None,
     hold: Hold = "",
-    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who answers, for the record.")] = "person",
-    detach: options.Detach = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-    plugin: options.Plugins = None,
-    store: options.Store = None,
-    config: options.Config = None,
-    verbose: options.Verbose = 0,
-    log_level: options.LogLevel = None,
+    by: By = "person",
 ) -> int:
     """Answer the question a run waits on, and drive the run.
 
@@ -54,13 +48,11 @@ def release(
     """
     from detent.cli.resume import see_through
     from detent.cli.values import read_answer
-    from detent.cli.workspace import Workspace, run_async
     from detent.kernel.hold_token import HoldToken
 
-    workspace = Workspace(store, config, plugin)
-    workspace.log(verbose, log_level)
+    workspace = options.workspace()
     if not hold and answer is None:
-        hold, answer = run_async(_asked(workspace, run, doubt=False)) or (hold, answer)
+        hold, answer = (await _asked(workspace, run, doubt=False)) or (hold, answer)
 
     async def act(engine: Engine, run_id: str) -> None:
         value = None if answer is None else read_answer(answer)
@@ -69,31 +61,21 @@ def release(
         if held is not None and answer in held.choices:  # a choice that looks like JSON is still the choice
             value = answer
         async with _explained(workspace, engine, run_id):
-            await engine.release(run_id, value, hold=hold, by=by, drive=not detach)
+            await engine.release(run_id, value, hold=hold, by=by, drive=not options.detach)
 
-    return run_async(
-        see_through(workspace, run, act, drive=not detach, json=json, quiet=quiet, told="released")
-    )
+    return await see_through(workspace, run, act, options, told="released")
 
 
-def resolve(
-    run: options.RunId,
+@takes("detach", "json", "quiet", "project", "log")
+async def resolve(
+    options: Options,
+    run: RunId,
     how: Annotated[str | None, typer.Argument(metavar="[HOW]", help="happened, again or skip.")] = None,
     hold: Hold = "",
     receipt: Annotated[
         str | None, typer.Option("--receipt", metavar="JSON", help="What its tool would have given back.")
     ] = None,
-    by: Annotated[
-        str, typer.Option("--by", metavar="NAME", help="Who settles it, for the record.")
-    ] = "person",
-    detach: options.Detach = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-    plugin: options.Plugins = None,
-    store: options.Store = None,
-    config: options.Config = None,
-    verbose: options.Verbose = 0,
-    log_level: options.LogLevel = None,
+    by: By = "person",
 ) -> int:
     """Settle an effect in doubt.
 
@@ -103,30 +85,26 @@ def resolve(
     """
     from detent.cli.resume import see_through
     from detent.cli.values import read_json
-    from detent.cli.workspace import Workspace, run_async
     from detent.engine.commands import UNSAID
 
     given = UNSAID if receipt is None else read_json(receipt, "--receipt")
-    workspace = Workspace(store, config, plugin)
-    workspace.log(verbose, log_level)
+    workspace = options.workspace()
     if not hold and how is None:
-        hold, how = run_async(_asked(workspace, run, doubt=True)) or (hold, how)
+        hold, how = (await _asked(workspace, run, doubt=True)) or (hold, how)
 
     async def act(engine: Engine, run_id: str) -> None:
         if how is None:
             raise await _unsaid(workspace, engine, run_id)
         async with _explained(workspace, engine, run_id):
-            await engine.resolve(run_id, how, hold=hold, receipt=given, by=by, drive=not detach)
+            await engine.resolve(run_id, how, hold=hold, receipt=given, by=by, drive=not options.detach)
 
-    return run_async(
-        see_through(workspace, run, act, drive=not detach, json=json, quiet=quiet, told="settled")
-    )
+    return await see_through(workspace, run, act, options, told="settled")
 
 
 async def _asked(workspace: Workspace, run_prefix: str, *, doubt: bool) -> tuple[str, str] | None:
     """Show a person at a terminal the open question and read the answer: its token and the text.
 
-    None where nobody sits at a terminal, or where not exactly one question is open.
+    None without a terminal, or unless exactly one question is open.
     """
     import sys
 
@@ -180,65 +158,38 @@ async def _explained(workspace: Workspace, engine: Engine, run_id: str) -> Async
         raise RunStateError(f"{error.why} {error.now}{lines}") from None
 
 
-def reopen(
-    run: options.RunId,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")] = "",
-    by: Annotated[
-        str, typer.Option("--by", metavar="NAME", help="Who reopens it, for the record.")
-    ] = "person",
-    budget_tokens: options.BudgetTokens = None,
-    budget_usd: options.BudgetUsd = None,
-    budget_steps: options.BudgetSteps = None,
-    budget_seconds: options.BudgetSeconds = None,
-    detach: options.Detach = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-    plugin: options.Plugins = None,
-    store: options.Store = None,
-    config: options.Config = None,
-    verbose: options.Verbose = 0,
-    log_level: options.LogLevel = None,
-) -> int:
+@takes("detach", "budget", "json", "quiet", "project", "log")
+async def reopen(options: Options, run: RunId, reason: Reason = "", by: By = "person") -> int:
     """Reopen a run that failed or ran out of budget."""
     from detent.cli.resume import see_through
     from detent.cli.values import read_budget
-    from detent.cli.workspace import Workspace, run_async
 
-    workspace = Workspace(store, config, plugin)
-    workspace.log(verbose, log_level)
-    budget = read_budget(budget_tokens, budget_usd, budget_steps, budget_seconds)
+    workspace = options.workspace()
+    budget = read_budget(options)
 
     async def act(engine: Engine, run_id: str) -> None:
-        await engine.reopen(run_id, budget=budget, reason=reason, by=by, drive=not detach)
+        await engine.reopen(run_id, budget=budget, reason=reason, by=by, drive=not options.detach)
 
-    return run_async(
-        see_through(workspace, run, act, drive=not detach, json=json, quiet=quiet, told="reopened")
-    )
+    return await see_through(workspace, run, act, options, told="reopened")
 
 
-def cancel(
-    run: options.RunId,
-    reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")
-    ] = "cancelled",
-    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who cancels, for the record.")] = "person",
+@takes("json", "quiet", "project")
+async def cancel(
+    options: Options,
+    run: RunId,
+    reason: Reason = "cancelled",
+    by: By = "person",
     rollback: Annotated[
         bool, typer.Option("--rollback", help="First undo what its steps did, in reverse order.")
     ] = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-    plugin: options.Plugins = None,
-    store: options.Store = None,
-    config: options.Config = None,
 ) -> int:
     """End a run and everything it started."""
     from detent.cli.resume import see_through
-    from detent.cli.workspace import Workspace, run_async
     from detent.kernel.status import Status
 
-    workspace = Workspace(store, config, plugin)
+    workspace = options.workspace()
     if not rollback:
-        run_async(_cancel(workspace, run, reason, by, json))
+        await _cancel(workspace, run, reason, by, options.json)
         return 0
     ended: list[Status] = []
 
@@ -246,7 +197,7 @@ def cancel(
         await engine.cancel(run_id, reason=reason, by=by, undo=True)
         ended.append((await engine.finish(run_id)).status)
 
-    code = run_async(see_through(workspace, run, act, drive=True, json=json, quiet=quiet))
+    code = await see_through(workspace, run, act, options)
     return 0 if ended == [Status.CANCELLED] else code
 
 
@@ -266,39 +217,27 @@ async def _cancel(workspace: Workspace, run: str, reason: str, by: str, json: bo
         say(f"{run_id} {run_status.summary(result)}")
 
 
-def fork(
-    run: options.RunId,
+@takes("detach", "budget", "json", "quiet", "project", "log")
+async def fork(
+    options: Options,
+    run: RunId,
     at: Annotated[
         str | None,
         typer.Option("--at", metavar="N|STATE", help="Keep the first N entries, or up to a state."),
     ] = None,
-    set_: options.Set = None,
-    id_: Annotated[str | None, typer.Option("--id", metavar="ID", help="Id of the new run.")] = None,
-    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who forks it, for the record.")] = "person",
-    budget_tokens: options.BudgetTokens = None,
-    budget_usd: options.BudgetUsd = None,
-    budget_steps: options.BudgetSteps = None,
-    budget_seconds: options.BudgetSeconds = None,
-    detach: options.Detach = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-    plugin: options.Plugins = None,
-    store: options.Store = None,
-    config: options.Config = None,
-    verbose: options.Verbose = 0,
-    log_level: options.LogLevel = None,
+    set_: Set = None,
+    id_: NewId = None,
+    by: By = "person",
 ) -> int:
     """Start a new run from the first part of another."""
     from detent.cli.resume import see_through
     from detent.cli.run_status import warn_of_undone
     from detent.cli.values import read_budget, read_sets
-    from detent.cli.workspace import Workspace, run_async
     from detent.engine.fork import UNDONE
 
-    workspace = Workspace(store, config, plugin)
-    workspace.log(verbose, log_level)
+    workspace = options.workspace()
     changes = read_sets(set_)
-    budget = read_budget(budget_tokens, budget_usd, budget_steps, budget_seconds)
+    budget = read_budget(options)
 
     new_id = id_ or os.urandom(8).hex()
 
@@ -306,14 +245,10 @@ def fork(
         entry = None if at is None else await _entry_at(engine, run_id, at)
         await engine.fork(run_id, entry, set=changes, budget=budget, new_id=new_id, by=by, drive=False)
         warn_of_undone(run_id, (await engine.get(new_id)).data.get(UNDONE) or ())
-        if not detach:
+        if not options.detach:
             await engine.resume(new_id)
 
-    return run_async(
-        see_through(
-            workspace, run, act, drive=not detach, json=json, quiet=quiet, told="forked", new_id=new_id
-        )
-    )
+    return await see_through(workspace, run, act, options, told="forked", new_id=new_id)
 
 
 async def _entry_at(engine: Engine, run_id: str, position: str) -> int:
@@ -342,43 +277,35 @@ async def _entry_at(engine: Engine, run_id: str, position: str) -> int:
     return seq
 
 
-def purge(
+@takes("json", "store", "config")
+async def purge(
+    options: Options,
     run: Annotated[
         str | None, typer.Argument(metavar="[RUN]", help="The run whose values are dropped.")
     ] = None,
-    older: Annotated[
-        str | None,
-        typer.Option("--older", metavar="AGE", help="All runs that ended at least this long ago: 30d."),
-    ] = None,
-    json: options.Json = False,
-    store: options.Store = None,
-    config: options.Config = None,
+    older: Older = None,
 ) -> None:
     """Drop values kept beside journals, and files kept for runs.
 
     Large or private values go, and files kept for runs; the runs stay readable.
     """
+    from detent.cli.output import say, say_json
     from detent.cli.values import read_time
-    from detent.cli.workspace import Workspace, run_async
+    from detent.insight.formatting import count
     from detent.kernel.errors import ConfigurationError
+    from detent.runtime.plugs import kinds
 
     if (run is None) == (older is None):
         raise ConfigurationError("Say which run's values to drop, or --older AGE.")
-    run_async(_purge(Workspace(store, config), run, read_time(older, "--older"), json))
-
-
-async def _purge(workspace: Workspace, run: str | None, before: float | None, json: bool) -> None:
-    from detent.cli.output import say, say_json
-    from detent.insight.formatting import count
-    from detent.runtime.plugs import kinds
-
+    workspace = options.workspace()
+    before = read_time(older, "--older")
     async with workspace.store() as store:
         run_id = None if run is None else await workspace.run_id(store, run)
         dropped = await store.purge(run_id, before)
         purged = [await kind.purge(workspace.settings, store, run_id, before) for kind in kinds()]
     number = sum(result.files for result in purged)
     kept = [line for result in purged for line in result.kept]
-    if json:
+    if options.json:
         say_json({"dropped": dropped, "files": number, "kept": kept})
         return
     files = f", {count(number, 'file')}" if number else ""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detent.cli import options
 from detent.cli.autonomy import (
     SECTION,
     demote,
@@ -20,6 +19,7 @@ from detent.cli.autonomy import (
     restore,
     told,
 )
+from detent.cli.options import Format, Options, Since, takes
 from detent.dispatch.agent_side import highest_level
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ def add(app: typer.Typer) -> None:
 # -- the report ---------------------------------------------------------------------------------------------
 
 
+@takes("format", "json", "project")
 def report(
+    options: Options,
     steps: Annotated[
         list[str] | None,
         typer.Argument(metavar="STEP", help="Steps, as flow/step or by their own name; all if left out."),
@@ -59,25 +61,18 @@ def report(
     flow: Annotated[
         str | None, typer.Option("--flow", "--workflow", metavar="NAME", help="Only steps of this flow.")
     ] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="WHEN", help="Only evidence since: 30d, 2026-01-31.")
-    ] = None,
+    since: Since = None,
     differences: Annotated[
         bool, typer.Option("--differences", help="List the latest disagreements.")
     ] = False,
     all_: Annotated[
         bool, typer.Option("--all", help="Include earlier series of a step: other model, prompt or handler.")
     ] = False,
-    format: options.Formats = options.Format.table,
-    json: options.Json = False,
     apply: Annotated[
         bool,
         typer.Option("--apply", help="Write the justified levels into the project file, after confirmation."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    plugin: options.Plugins = None,
-    store: options.Store = None,
-    config: options.Config = None,
 ) -> None:
     """Report, step by step, how often agents agreed with the code.
 
@@ -85,14 +80,14 @@ def report(
     """
     from detent.cli.output import say, say_plain
     from detent.cli.values import read_time
-    from detent.cli.workspace import Workspace, run_async
+    from detent.cli.workspace import run_async
 
-    workspace = Workspace(store, config, plugin, looks=not apply)
+    workspace = options.workspace(looks=not apply)
     selection = _Wanted(list(steps or ()), flow, read_time(since, "--since"))
     rows, advice = run_async(_report(workspace, selection))
     shown = [row for row in rows if all_ or row.newest]
-    if json or format is not options.Format.table:
-        say_plain(_plain(shown, advice, differences), format)
+    if options.json or options.format is not Format.table:
+        say_plain(_plain(shown, advice, differences), options.format)
     elif not shown:
         say(selection.nothing)
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detent.cli import options
+from detent.cli.options import By, Options, Reason, takes
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
@@ -28,48 +28,26 @@ StepName = Annotated[
 # -- demotions ----------------------------------------------------------------------------------------------
 
 
-def demote(
+@takes("json", "project")
+async def demote(
+    options: Options,
     step: StepName,
     to: Annotated[
         str | None, typer.Option("--to", metavar="LEVEL", help="The level; the next lower one if left out.")
     ] = None,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")] = "",
-    by: Annotated[
-        str, typer.Option("--by", metavar="NAME", help="Who demotes it, for the record.")
-    ] = "person",
-    json: options.Json = False,
-    plugin: options.Plugins = None,
-    store: options.Store = None,
-    config: options.Config = None,
+    reason: Reason = "",
+    by: By = "person",
 ) -> None:
     """Hold a step at a lower level until it is restored."""
-    from detent.cli.workspace import Workspace, run_async
-
-    level = _level(to) if to is not None else None
-    run_async(_demote(Workspace(store, config, plugin), step, level, reason, by, json))
-
-
-def _level(name: str) -> AutonomyLevel:
-    from detent.dispatch.autonomy import AutonomyLevel
-    from detent.kernel.errors import ConfigurationError, nearest
-
-    names = [level.value for level in AutonomyLevel]
-    if name not in names:
-        raise ConfigurationError(
-            f"There is no level '{name}'.{nearest(name, names)} Levels: {', '.join(names)}."
-        )
-    return AutonomyLevel(name)
-
-
-async def _demote(
-    workspace: Workspace, step: str, to: AutonomyLevel | None, reason: str, by: str, json: bool
-) -> None:
     import time
 
     from detent.cli.output import clean, say, say_json
     from detent.dispatch.evidence import DEMOTIONS, Demotion
     from detent.kernel.errors import ConfigurationError
 
+    level = _level(to) if to is not None else None
+    workspace = options.workspace()
+    to = level
     async with workspace.store() as store:
         held = await demotions(store)
         places = places_of(await workspace.known(store))
@@ -93,7 +71,7 @@ async def _demote(
             )
         demotion = Demotion(level, configured, reason, time.time(), by)
         await _set(store, DEMOTIONS + name, demotion.to_plain())
-    if json:
+    if options.json:
         say_json({"step": name, **plain_of(demotion)})
         return
     was = f" (configured: {configured.value})" if configured is not None else ""
@@ -101,23 +79,26 @@ async def _demote(
     say(f"Back with: {workspace.command('autonomy', 'restore', name)}")
 
 
-def restore(
-    step: StepName,
-    json: options.Json = False,
-    plugin: options.Plugins = None,
-    store: options.Store = None,
-    config: options.Config = None,
-) -> None:
+def _level(name: str) -> AutonomyLevel:
+    from detent.dispatch.autonomy import AutonomyLevel
+    from detent.kernel.errors import ConfigurationError, nearest
+
+    names = [level.value for level in AutonomyLevel]
+    if name not in names:
+        raise ConfigurationError(
+            f"There is no level '{name}'.{nearest(name, names)} Levels: {', '.join(names)}."
+        )
+    return AutonomyLevel(name)
+
+
+@takes("json", "project")
+async def restore(options: Options, step: StepName) -> None:
     """Give a step its configured level back."""
-    from detent.cli.workspace import Workspace, run_async
-
-    run_async(_restore(Workspace(store, config, plugin), step, json))
-
-
-async def _restore(workspace: Workspace, step_name: str, json: bool) -> None:
     from detent.cli.output import clean, say, say_json
     from detent.dispatch.evidence import DEMOTIONS
 
+    workspace = options.workspace()
+    step_name = step
     async with workspace.store() as store:
         held = await demotions(store)
         if any(means(step_name, step) for step in held):
@@ -127,7 +108,7 @@ async def _restore(workspace: Workspace, step_name: str, json: bool) -> None:
         demotion = held.get(name)
         if demotion is not None:
             await _set(store, DEMOTIONS + name, None)
-    if json:
+    if options.json:
         say_json(
             {
                 "step": name,
@@ -142,41 +123,25 @@ async def _restore(workspace: Workspace, step_name: str, json: bool) -> None:
         say(told(name, demotion))
 
 
-def list_(
-    json: options.Json = False,
-    store: options.Store = None,
-    config: options.Config = None,
-) -> None:
+@takes("json", "store", "config")
+async def list_(options: Options) -> None:
     """List the steps that are held below their configured level."""
-    from detent.cli.workspace import Workspace, run_async
+    from detent.cli.output import brief
 
-    run_async(_list(Workspace(store, config, looks=True), json))
-
-
-async def _list(workspace: Workspace, json: bool) -> None:
-    from detent.cli.output import brief, say, say_json, table
-
-    async with workspace.store() as store:
+    async with options.workspace(looks=True).store() as store:
         held = await demotions(store)
-    if json:
-        say_json([{"step": step, **plain_of(demotion)} for step, demotion in held.items()])
-    elif not held:
-        say("No step is held below its configured level.")
-    else:
-        table(
-            ("STEP", "LEVEL", "WAS", "BY", "SINCE", "WHY"),
-            [
-                (
-                    step,
-                    demotion.level.value,
-                    demotion.was.value if demotion.was else "–",
-                    demotion.by,
-                    brief(demotion.at),
-                    demotion.why,
-                )
-                for step, demotion in held.items()
-            ],
-        )
+    options.print_rows(
+        [{"step": step, **plain_of(demotion)} for step, demotion in held.items()],
+        {
+            "STEP": "step",
+            "LEVEL": "level",
+            "WAS": "was",
+            "BY": "by",
+            "SINCE": lambda row: brief(held[row["step"]].at),
+            "WHY": "why",
+        },
+        empty="No step is held below its configured level.",
+    )
 
 
 async def demotions(store: Store) -> dict[str, Demotion]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detent.cli import options
+from detent.cli.options import Options, takes
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
@@ -32,21 +32,19 @@ def add(app: typer.Typer) -> None:
     app.command(rich_help_panel="This installation")(doctor)
 
 
+@takes("json", "project")
 def doctor(
+    options: Options,
     deep: Annotated[
         bool, typer.Option("--deep", help="Also read every journal and check the store's files.")
     ] = False,
-    json: options.Json = False,
-    plugin: options.Plugins = None,
-    store: options.Store = None,
-    config: options.Config = None,
 ) -> int:
     """Check the installation and list what needs attention.
 
     Exits with 1 when something needs a person, with 2 when something is set up wrongly.
     """
     from detent.cli.output import say_json
-    from detent.cli.workspace import Workspace, run_async
+    from detent.cli.workspace import run_async
     from detent.kernel.errors import DetentError
 
     report: dict[str, Any] = {
@@ -54,7 +52,7 @@ def doctor(
     }  # fmt: skip
     code = 0
     try:
-        workspace = Workspace(store, config, plugin, looks=True)
+        workspace = options.workspace(looks=True)
         report["settings"] = str(workspace.settings.file) if workspace.settings.file else None
         report["flows"] = {name: source.place for name, source in workspace.catalog.all().items()}
         for name, source in workspace.catalog.all().items():
@@ -71,7 +69,7 @@ def doctor(
             report["problems"].append(str(error))
             code = error.exit_code
     report["healthy"] = not report["problems"] and not report["needs"]
-    if json:
+    if options.json:
         say_json(report)
     else:
         _print(report)

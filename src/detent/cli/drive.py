@@ -14,6 +14,7 @@ from detent.cli.signals import INTERRUPTED, graceful, until_stopped
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
+    from detent.cli.options import Options
     from detent.cli.workspace import Workspace
     from detent.engine.engine import Engine
     from detent.kernel.run import Run
@@ -34,12 +35,10 @@ async def drive(
     workspace: Workspace,
     engine: Engine,
     begin: Begin,
+    options: Options,
     *,
     flow: str,
     run_id: str | None = None,
-    detach: bool = False,
-    json: bool = False,
-    quiet: bool = False,
     told: str = "",
     kind: Kind | None = None,
     lines: Any = None,
@@ -52,7 +51,8 @@ async def drive(
     `lines` show it as it goes where the caller has its own.
     """
     kind = kind or workspace.catalog.kind_of(flow)
-    shown = not (json or quiet or detach)
+    detach = options.detach
+    shown = not (options.json or options.quiet or detach)
     if shown and lines is None:
         lines = _lines(engine, kind, flow, run_id)
     target = [run_id] if run_id is not None else []
@@ -68,7 +68,7 @@ async def drive(
     while result.status.is_end and result.parent is not None and not detach:
         result = await engine.get(result.parent)
     stopped = stop.asked.is_set() and not result.status.is_end
-    if json:
+    if options.json:
         say_json(run_status.run_plain(own) if plain is None else await plain(engine, own))
     elif shown and not stopped:
         await tell(workspace, engine, result, kind, shown=getattr(lines, "failure", None))
@@ -109,7 +109,7 @@ async def _finished(engine: Engine, run_id: str) -> None:
             return
         above = await engine.store.row(row.parent)
         if above.now.status is not Status.WAITING and engine.active.under_way(above.id) is None:
-            return  # it does not wait, and is nobody's here
+            return  # it does not wait, and this process does not drive it
         run_id = above.id
 
 

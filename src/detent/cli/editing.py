@@ -1,6 +1,6 @@
 """Changes single values in a settings file and leaves every other character of it alone.
 
-A file is text that somebody wrote: comments, order and spacing stay. What cannot be changed safely is
+A person wrote the file: comments, order and spacing stay. What cannot be changed safely is
 refused, and nothing is written unless the result reads back as the old settings with the wanted change.
 """
 

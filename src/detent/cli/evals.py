@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detent.cli import options
+from detent.cli.options import Options, takes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,9 @@ def add(app: typer.Typer) -> None:
     app.command("eval", rich_help_panel=SECTION)(evaluate)
 
 
-def evaluate(
+@takes("plugin", "config", "log_level")
+async def evaluate(
+    options: Options,
     target: Annotated[
         str | None,
         typer.Argument(
@@ -105,9 +107,6 @@ def evaluate(
         tuple[Path, Path] | None,
         typer.Option("--compare", metavar="A B", help="Play nothing; compare report B with report A."),
     ] = None,
-    plugin: options.Plugins = None,
-    config: options.Config = None,
-    log_level: options.LogLevel = None,
 ) -> int:
     """Play cases and compare what happened with what they expect.
 
@@ -116,7 +115,6 @@ def evaluate(
     """
     if compare is not None:
         return _compare(*compare)
-    from detent.cli.workspace import Workspace, run_async
     from detent.evals.filter import Filter
     from detent.evals.played import PlayOptions
     from detent.kernel.errors import ConfigurationError
@@ -125,15 +123,14 @@ def evaluate(
         raise ConfigurationError("--record and --replay exclude each other.")
     if replay is not None and not replay.is_dir():
         raise ConfigurationError(f"There is no folder {replay} (--replay).")
-    workspace = Workspace(None, config, plugin)
-    workspace.log(0, log_level)
+    workspace = options.workspace()
     case_filter = Filter(scenario or None, tuple(category or ()), tuple(tag or ()), tuple(step or ()))
     call = _Call(
         workspace, case_filter, failed, orchestrator, _threshold(workspace, threshold), repeat, deterministic,
         PlayOptions(record, replay), tuple(arm or ()), _jobs(workspace, jobs), json, junit, keep_going,
         {"verbose": verbose, "failures_only": failures_only, "detailed": detailed},
     )  # fmt: skip
-    return run_async(call.run(target, eval_dir))
+    return await call.run(target, eval_dir)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,16 +318,16 @@ class _Call:
     def _keep(self, report: EvalReport) -> None:
         from json import dumps
 
-        from detent.cli.output import say, warn
+        from detent.cli.output import say, warn, write_file
         from detent.evals.junit import to_junit
 
         text = dumps(report.to_plain(), ensure_ascii=False, indent=2, allow_nan=False)
         if self.json == "-":
             say(text)
         elif self.json is not None:
-            _write(Path(self.json), f"{text}\n")
+            write_file(Path(self.json), f"{text}\n")
         if self.junit is not None:
-            _write(self.junit, to_junit(report))
+            write_file(self.junit, to_junit(report))
         last = self._last_file(report.suite)
         try:
             last.parent.mkdir(parents=True, exist_ok=True)
@@ -347,15 +344,6 @@ class _Call:
 
         file = self._last_file(suite)
         return read_report(_text(file), file.name) if file.is_file() else None
-
-
-def _write(file: Path, text: str) -> None:
-    from detent.kernel.errors import ConfigurationError
-
-    try:
-        file.write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise ConfigurationError(f"{file} cannot be written: {error.strerror}.") from None
 
 
 def _text(file: Path) -> str:

@@ -17,9 +17,9 @@ from typer.models import CommandInfo
 from detent.cli import (
     act,
     agreement,
+    definitions,
     doctor,
     evals,
-    flows,
     invocation,
     models,
     new,
@@ -29,7 +29,6 @@ from detent.cli import (
     runs,
     schema,
     shadow,
-    step,
     steps,
     store,
     trust,
@@ -71,7 +70,7 @@ app = typer.Typer(
 )
 
 GROUPS = (
-    run_command, resume, new, flows, schema, step, steps, runs, reports, replay, agreement, shadow, act,
+    run_command, resume, new, definitions, schema, steps, runs, reports, replay, agreement, shadow, act,
     evals, models, doctor, store, trust,
 )  # fmt: skip
 for group in GROUPS:

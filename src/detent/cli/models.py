@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Annotated, Any
 
 import typer
 
-from detent.cli import options
+from detent.cli.options import Options, takes
 
 SECTION = "This installation"
 
@@ -25,45 +26,43 @@ def add(app: typer.Typer) -> None:
 
 
 @models.command("list")
-def list_models(
-    json: options.Json = False,
-) -> None:
+@takes("json")
+def list_models(options: Options) -> None:
     """List the model files that can be fetched by name."""
     from detent.adapters.models.model_files import KNOWN, ModelFileMissing, models_folder, path
-    from detent.cli.output import say, say_json, size, table
+    from detent.cli.output import say, size
 
-    states: dict[str, tuple[str, str | None]] = {}
-    for name in KNOWN:
+    rows: list[dict[str, Any]] = []
+    damaged: set[str] = set()
+    for model in KNOWN.values():
+        place: str | None = None
         try:
-            states[name] = "here", str(path(name))
+            place = str(path(model.name))
         except ModelFileMissing as missing:
-            states[name] = ("damaged" if missing.file.exists() else "not here"), None
-    if json:
-        say_json(
-            [
-                {
-                    "name": model.name,
-                    "title": model.title,
-                    "bytes": model.bytes,
-                    "sha256": model.sha256,
-                    "licence": model.licence,
-                    "here": states[model.name][0] == "here",
-                    "path": states[model.name][1],
-                    "good_for": model.good_for,
-                }
-                for model in KNOWN.values()
-            ]
-        )
-        return
-    table(
-        ("MODEL", "SIZE", "LICENCE", "HERE", "GOOD FOR"),
-        [
-            (model.name, size(model.bytes), model.licence, states[model.name][0], model.good_for)
-            for model in KNOWN.values()
-        ],
+            damaged |= {model.name} if missing.file.exists() else set()
+        rows.append(
+            {
+                "name": model.name, "title": model.title, "bytes": model.bytes, "sha256": model.sha256,
+                "licence": model.licence, "here": place is not None, "path": place,
+                "good_for": model.good_for,
+            }
+        )  # fmt: skip
+
+    def here(row: Mapping[str, Any]) -> str:
+        return "here" if row["here"] else "damaged" if row["name"] in damaged else "not here"
+
+    options.print_rows(
+        rows,
+        {
+            "MODEL": "name",
+            "SIZE": lambda row: size(row["bytes"]),
+            "LICENCE": "licence",
+            "HERE": here,
+            "GOOD FOR": "good_for",
+        },
         right=(1,),
     )
-    if not any(state == "here" for state, _ in states.values()):
+    if options.as_table and not any(row["here"] for row in rows):
         say(f"None is in {models_folder()} yet: detent models pull NAME")
 
 

@@ -8,12 +8,13 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import typer
 
-from detent.cli.options import Format
 from detent.kernel.control_characters import json_shown, shown
+from detent.kernel.errors import ConfigurationError
 
 STATUS_COLOURS = {
     "running": typer.colors.CYAN,
@@ -46,9 +47,9 @@ def say_json(value: Any) -> None:
     print(json_shown(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)), flush=True)
 
 
-def say_plain(value: Any, format: Format) -> None:
+def say_plain(value: Any, format: str) -> None:
     """Print a value as YAML where that is the format, else as JSON."""
-    if format is not Format.yaml:
+    if format != "yaml":
         say_json(value)
         return
     import yaml
@@ -58,7 +59,7 @@ def say_plain(value: Any, format: Format) -> None:
 
 _STYLES: list[str] = [typer.style("", reset=True)]
 _FIRST_STYLE = 0xF0000 + int.from_bytes(os.urandom(2)) % 0xFF00
-"""Styles stand in a text as characters nobody else uses, and are different ones in every process.
+"""Styles stand in a text as private characters, different ones in every process.
 
 So an escape sequence in a text from outside is never taken for one of ours.
 """
@@ -161,6 +162,41 @@ def fields(pairs: Iterable[tuple[str, str]]) -> None:
     widest = max((len(name) for name, _ in lines), default=0)
     for name, value in lines:
         say(f"{paint(name.ljust(widest), dim=True)}  {value}")
+
+
+def say_page(
+    title: str,
+    pairs: Iterable[tuple[str, str]] = (),
+    tables: Iterable[tuple[Sequence[str], Iterable[Sequence[str]]]] = (),
+    remarks: Iterable[str] = (),
+) -> None:
+    """Print one thing in full: title, names and values, tables, remarks."""
+    say(paint(title, bold=True))
+    fields((name, clean(value)) for name, value in pairs)
+    for heads, rows in tables:
+        say()
+        table(heads, rows)
+    for number, remark in enumerate(remarks):
+        if not number:
+            say()
+        say(paint(clean(remark), "yellow"))
+
+
+def write(text: str, output: Path | None) -> None:
+    """Write text to a file, or to standard output."""
+    if output is None:
+        say(text.rstrip("\n"))
+        return
+    write_file(output, text if text.endswith("\n") else text + "\n")
+    warn(f"Written to {output}.")
+
+
+def write_file(file: Path, text: str) -> None:
+    """Write text to a file, or raise `ConfigurationError` with the reason."""
+    try:
+        file.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be written: {error.strerror}.") from None
 
 
 def local(at: float | None) -> str:

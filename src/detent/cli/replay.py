@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from detent.cli import options
+from detent.cli.options import Options, RunId, takes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,17 +22,13 @@ def add(app: typer.Typer) -> None:
     app.command(rich_help_panel="Look at runs")(replay)
 
 
+@takes("json", "project", "log")
 def replay(
-    run: options.RunId,
+    options: Options,
+    run: RunId,
     recording: Annotated[
         str, typer.Argument(metavar="FILE", help="The recording that `run --record FILE` wrote.")
     ],
-    json: options.Json = False,
-    plugin: options.Plugins = None,
-    store: options.Store = None,
-    config: options.Config = None,
-    verbose: options.Verbose = 0,
-    log_level: options.LogLevel = None,
 ) -> int:
     """Repeat a run from its recording and compare the two.
 
@@ -40,18 +36,17 @@ def replay(
     are answered as they were. The exit code is 1 when the repetition differs.
     """
     from detent.cli.record import tape
-    from detent.cli.workspace import Workspace, run_async
+    from detent.cli.workspace import run_async
 
-    workspace = Workspace(store, config, plugin)
-    workspace.log(verbose, log_level)
-    with tape(None, recording, json=json) as player:
+    workspace = options.workspace()
+    with tape(None, recording, json=options.json) as player:
         assert player is not None
-        return run_async(_replay(workspace, run, player, json))  # type: ignore[arg-type]
+        return run_async(_replay(workspace, run, player, options.json))  # type: ignore[arg-type]
 
 
 async def _replay(workspace: Workspace, run: str, player: Player, json: bool) -> int:
     from detent.cli.output import fit, say, say_json
-    from detent.cli.runs import journal
+    from detent.cli.workspace import journal
     from detent.insight import compare as comparing
     from detent.runtime.wiring import make_store
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from detent.cli import options
-from detent.cli.runs import SECTION, definition, journal
+from detent.cli.options import Options, Output, RunId, Since, takes
+from detent.cli.runs import SECTION
 
 if TYPE_CHECKING:
-    from detent.cli.workspace import Workspace
+    pass
 
 
 def add(app: typer.Typer) -> None:
@@ -20,127 +19,97 @@ def add(app: typer.Typer) -> None:
         app.command(rich_help_panel=SECTION)(command)
 
 
-def why(
-    run: options.RunId,
-    json: options.Json = False,
-    store: options.Store = None,
-    config: options.Config = None,
-) -> None:
+@takes("json", "store", "config")
+async def why(options: Options, run: RunId) -> None:
     """Explain every move of a run.
 
     The reason, what it looked at, who decided, what it cost, and what else it might have done.
     """
-    from detent.cli.workspace import Workspace, run_async
-
-    run_async(_why(Workspace(store, config, looks=True), run, json))
-
-
-async def _why(workspace: Workspace, run: str, json: bool) -> None:
     from detent.cli.output import fit, iso, say_json
+    from detent.cli.workspace import definition, journal
     from detent.insight import why as reasons
 
+    workspace = options.workspace(looks=True)
     async with workspace.store() as store:
         run_id = await workspace.run_id(store, run)
         description = await definition(store, run_id)
         decisions = reasons.why(await journal(store, run_id), description)
-    if json:
+    if options.json:
         say_json([{**decision.to_plain(), "at": iso(decision.at)} for decision in decisions])
     else:
         for line in reasons.render(decisions).splitlines() or ["Nothing has been decided yet."]:
             fit(line)
 
 
-def metrics(
+@takes("json", "store", "config")
+async def metrics(
+    options: Options,
     run: Annotated[
         str | None, typer.Argument(metavar="[RUN]", help="A run; all runs of a flow if left out.")
     ] = None,
     flow: Annotated[str | None, typer.Option("--flow", metavar="NAME", help="All runs of this flow.")] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="WHEN", help="Moves since: 7d, 2026-01-31.")
-    ] = None,
-    json: options.Json = False,
-    store: options.Store = None,
-    config: options.Config = None,
+    since: Since = None,
 ) -> None:
     """Report times, tokens and bottlenecks of a run or a flow."""
+    from detent.cli.output import say, say_json
     from detent.cli.values import read_time
-    from detent.cli.workspace import Workspace, run_async
-    from detent.kernel.errors import ConfigurationError
+    from detent.cli.workspace import definition, journal
+    from detent.insight.metrics import flow_metrics, run_metrics
+    from detent.kernel.errors import ConfigurationError, FlowNotFound
 
     if run is not None and (flow is not None or since is not None):
         raise ConfigurationError("Give a run, or --flow and --since, not both.")
-    run_async(_metrics(Workspace(store, config, looks=True), run, flow, read_time(since, "--since"), json))
-
-
-async def _metrics(
-    workspace: Workspace, run: str | None, flow: str | None, since: float | None, json: bool
-) -> None:
-    from detent.cli.output import say, say_json
-    from detent.insight.metrics import flow_metrics, run_metrics
-    from detent.kernel.errors import FlowNotFound
-
+    workspace = options.workspace(looks=True)
+    after = read_time(since, "--since")
     async with workspace.store() as store:
         if run is not None:
             run_id = await workspace.run_id(store, run)
             figures = run_metrics(
                 await definition(store, run_id), await journal(store, run_id), title=f"Run {run_id}"
             )
-            say_json(figures.to_plain()) if json else say(figures.report)
+            say_json(figures.to_plain()) if options.json else say(figures.report)
             return
         names = list(dict.fromkeys(name for name, _, _ in await store.flows()))
         if flow is not None and flow not in names:
             raise FlowNotFound(flow, names)
-        day = None if since is None else int(since // 86400)
+        day = None if after is None else int(after // 86400)
         summaries = [flow_metrics(await store.edges(name, day)) for name in ([flow] if flow else names)]
-    if json:
+    if options.json:
         plain = [summary.to_plain() for summary in summaries]
         say_json(plain[0] if flow else plain)
     else:
         say("\n\n".join(summary.report for summary in summaries if summary.flow) or "No moves to add up.")
 
 
-def compare(
+@takes("json", "store", "config")
+async def compare(
+    options: Options,
     first: Annotated[str, typer.Argument(metavar="RUN", help="A run.")],
     second: Annotated[str, typer.Argument(metavar="RUN", help="The run to compare it with.")],
-    json: options.Json = False,
-    store: options.Store = None,
-    config: options.Config = None,
 ) -> None:
     """Compare two runs: where they diverge, and how they differ."""
-    from detent.cli.workspace import Workspace, run_async
-
-    run_async(_compare(Workspace(store, config, looks=True), first, second, json))
-
-
-async def _compare(workspace: Workspace, first: str, second: str, json: bool) -> None:
     from detent.cli.output import fit, say_json
+    from detent.cli.workspace import journal
     from detent.insight import compare as comparing
 
+    workspace = options.workspace(looks=True)
     async with workspace.store() as store:
         a, b = [await workspace.run_id(store, run) for run in (first, second)]
         result = comparing.compare(await journal(store, a), await journal(store, b))
-    if json:
+    if options.json:
         say_json({"runs": [a, b], **result.to_plain()})
     else:
         for line in comparing.render(result, a, b).splitlines():
             fit(line)
 
 
-def export(
+@takes("store", "config")
+async def export(
+    options: Options,
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs to export.")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")
-    ] = None,
-    store: options.Store = None,
-    config: options.Config = None,
+    output: Output = None,
 ) -> None:
     """Print journals as JSON lines, one entry a line."""
-    from detent.cli.workspace import Workspace, run_async
-
-    run_async(_export(Workspace(store, config, looks=True), runs, output))
-
-
-async def _export(workspace: Workspace, runs: list[str], output: Path | None) -> None:
     import sys
 
     from detent.cli.output import warn
@@ -149,6 +118,7 @@ async def _export(workspace: Workspace, runs: list[str], output: Path | None) ->
     from detent.kernel.errors import ConfigurationError
     from detent.kernel.plain import encode
 
+    workspace = options.workspace(looks=True)
     async with workspace.store() as store:
         ids = [await workspace.run_id(store, run) for run in runs]
         try:

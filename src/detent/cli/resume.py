@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from detent.cli import options
+from detent.cli.options import Options, takes
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
@@ -29,19 +29,16 @@ async def see_through(
     workspace: Workspace,
     run: str,
     act: Act,
+    options: Options,
     *,
-    drive: bool,
-    json: bool,
-    quiet: bool,
     told: str = "",
     new_id: str | None = None,
-    deterministic: bool = False,
 ) -> int:
     """Change a run, then drive it as `run` does. `new_id` is the id of a run that the change creates."""
     from detent.cli.drive import drive as driven
     from detent.cli.output import paint, say
 
-    async with workspace.engine(deterministic=deterministic) as engine:
+    async with workspace.engine(deterministic=options.deterministic) as engine:
         run_id = await workspace.run_id(engine.store, run)
         flow = (await engine.store.row(run_id)).flow
         for name in reversed([row.flow for row in await _upwards(engine, run_id)]):
@@ -49,14 +46,11 @@ async def see_through(
 
         async def begin() -> str:
             await act(engine, run_id)
-            if new_id is not None and drive and not (json or quiet):
+            if new_id is not None and not (options.detach or options.json or options.quiet):
                 say(f"{paint(flow, bold=True)} {new_id}")
             return new_id or run_id
 
-        return await driven(
-            workspace, engine, begin, flow=flow, run_id=new_id or run_id, detach=not drive, json=json,
-            quiet=quiet, told=told,
-        )  # fmt: skip
+        return await driven(workspace, engine, begin, options, flow=flow, run_id=new_id or run_id, told=told)
 
 
 async def _upwards(engine: Engine, run_id: str) -> list[RunRow]:
@@ -70,7 +64,9 @@ async def _upwards(engine: Engine, run_id: str) -> list[RunRow]:
 # -- going on -----------------------------------------------------------------------------------------------
 
 
-def resume(
+@takes("deterministic", "json", "quiet", "project", "log")
+async def resume(
+    options: Options,
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="The run to resume.")] = None,
     all_: Annotated[
         bool, typer.Option("--all", help="Every interrupted run and every run that is due.")
@@ -78,24 +74,20 @@ def resume(
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs at work side by side.")
     ] = None,
-    deterministic: options.Deterministic = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-    plugin: options.Plugins = None,
-    store: options.Store = None,
-    config: options.Config = None,
-    verbose: options.Verbose = 0,
-    log_level: options.LogLevel = None,
 ) -> int:
     """Resume a run, or every interrupted run, and wait for it."""
-    from detent.cli.workspace import Workspace, run_async
+    from detent.cli import run_status
+    from detent.cli.drive import drive_many
+    from detent.cli.output import say, say_json, warn
+    from detent.cli.progress import BatchProgress
+    from detent.cli.signals import INTERRUPTED
+    from detent.insight.formatting import count
     from detent.kernel.errors import ConfigurationError, RunStateError
     from detent.kernel.status import Status
 
     if (run is None) == (not all_):
         raise ConfigurationError("Say which run to resume, or --all.")
-    workspace = Workspace(store, config, plugin)
-    workspace.log(verbose, log_level)
+    workspace = options.workspace()
     if run is not None:
 
         async def act(engine: Engine, run_id: str) -> None:
@@ -105,27 +97,12 @@ def resume(
                 if (await engine.store.row(run_id)).now.status is not Status.WAITING:
                     raise
 
-        return run_async(
-            see_through(workspace, run, act, drive=True, json=json, quiet=quiet, deterministic=deterministic)
-        )
-    return run_async(_resume_all(workspace, concurrency, deterministic, json, quiet))
-
-
-async def _resume_all(
-    workspace: Workspace, concurrency: int | None, deterministic: bool, json: bool, quiet: bool
-) -> int:
-    from detent.cli import run_status
-    from detent.cli.drive import drive_many
-    from detent.cli.output import say, say_json, warn
-    from detent.cli.progress import BatchProgress
-    from detent.cli.signals import INTERRUPTED
-    from detent.insight.formatting import count
-
-    progress = None if json or quiet else BatchProgress(0)
+        return await see_through(workspace, run, act, options)
+    progress = None if options.json or options.quiet else BatchProgress(0)
     again = workspace.command("resume", "--all")
     taken: list[str] = []
     async with workspace.engine(
-        observers=[progress] if progress else [], concurrency=concurrency, deterministic=deterministic
+        observers=[progress] if progress else [], concurrency=concurrency, deterministic=options.deterministic
     ) as engine:
         missing = await _recall_open(workspace, engine)
 
@@ -142,7 +119,7 @@ async def _resume_all(
         warn(
             f"{count(number, 'run')} of flow '{name}' left alone: the flow is not known here (see --plugin)."
         )
-    if json:
+    if options.json:
         say_json([run_status.run_plain(result) for result in results])
     elif progress is None:
         for run_id in taken:
@@ -173,29 +150,17 @@ async def _recall_open(workspace: Workspace, engine: Engine) -> dict[str, int]:
     return {name: counts[name] for name in await workspace.recall(engine, counts)}
 
 
-def serve(
+@takes("deterministic", "project", "log")
+async def serve(
+    options: Options,
     poll: Annotated[
         float, typer.Option("--poll", metavar="SECONDS", min=0.05, help="How often to look for work.")
     ] = 1.0,
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs at work side by side.")
     ] = None,
-    deterministic: options.Deterministic = False,
-    plugin: options.Plugins = None,
-    store: options.Store = None,
-    config: options.Config = None,
-    verbose: options.Verbose = 0,
-    log_level: options.LogLevel = None,
 ) -> int:
     """Run a worker: resume interrupted runs, fire due timers."""
-    from detent.cli.workspace import Workspace, run_async
-
-    workspace = Workspace(store, config, plugin)
-    workspace.log(verbose, log_level, default="info")
-    return run_async(_serve(workspace, poll, concurrency, deterministic))
-
-
-async def _serve(workspace: Workspace, poll: float, concurrency: int | None, deterministic: bool) -> int:
     import asyncio
     import signal
 
@@ -203,7 +168,10 @@ async def _serve(workspace: Workspace, poll: float, concurrency: int | None, det
     from detent.cli.signals import GRACE, INTERRUPTED, graceful
     from detent.runtime.store_url import shown_url, store_url
 
-    async with workspace.engine(concurrency=concurrency, create=True, deterministic=deterministic) as engine:
+    workspace = options.workspace(log="info")
+    async with workspace.engine(
+        concurrency=concurrency, create=True, deterministic=options.deterministic
+    ) as engine:
         with graceful(lambda: "Runs are kept and go on with the next worker.") as stop:
             missing = await _recall_open(workspace, engine)
             known = ", ".join(sorted(engine.flows)) or "none yet"

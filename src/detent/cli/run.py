@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json as json_text
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from detent.cli import options
+from detent.cli.options import NewId, Options, Set, Tags, takes
 from detent.runtime.plugs import kinds, plug_named
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ def add(app: typer.Typer) -> None:
     app.command(cls=FlowOrPlug, rich_help_panel="Start work")(run)
 
 
+@takes("run")
 def run(
+    options: Options,
     flow: Annotated[
         str,
         typer.Argument(metavar="FLOW", help="A flow's name, file.py, file.py:name, or a kind of flow."),
@@ -59,9 +62,9 @@ def run(
     input_: Annotated[
         str | None, typer.Option("--input", metavar="FILE", help="What to start from: a JSON or YAML file.")
     ] = None,
-    set_: options.Set = None,
-    tag: Annotated[list[str] | None, typer.Option("--tag", help="Tag the run. May be repeated.")] = None,
-    id_: Annotated[str | None, typer.Option("--id", metavar="ID", help="Id of the new run.")] = None,
+    set_: Set = None,
+    tag: Tags = None,
+    id_: NewId = None,
     many: Annotated[
         int | None, typer.Option("--many", metavar="N", min=1, help="Start N identical runs.")
     ] = None,
@@ -72,21 +75,6 @@ def run(
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs driven at the same time.")
     ] = None,
-    detach: options.Detach = False,
-    deterministic: options.Deterministic = False,
-    record: options.Record = None,
-    replay: options.Replay = None,
-    budget_tokens: options.BudgetTokens = None,
-    budget_usd: options.BudgetUsd = None,
-    budget_steps: options.BudgetSteps = None,
-    budget_seconds: options.BudgetSeconds = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-    plugin: options.Plugins = None,
-    store: options.Store = None,
-    config: options.Config = None,
-    verbose: options.Verbose = 0,
-    log_level: options.LogLevel = None,
 ) -> int:
     """Start a run, or many, and wait for them.
 
@@ -95,7 +83,7 @@ def run(
     """
     from detent.cli.record import tape
     from detent.cli.values import read_batch, read_budget, read_data, read_object, read_sets
-    from detent.cli.workspace import Workspace, run_async
+    from detent.cli.workspace import run_async
     from detent.kernel.errors import ConfigurationError
 
     plug = plug_named(flow)
@@ -124,28 +112,16 @@ def run(
             which = f"Item {number}" if several else "--data"
             raise ConfigurationError(f"{which} is {_kind(item)}; a run starts from a JSON object.")
     items = [{**item, **changes} for item in items]
-    workspace = Workspace(store, config, plugin)
-    workspace.log(verbose, log_level)
-    budget = read_budget(budget_tokens, budget_usd, budget_steps, budget_seconds, workspace.settings)
-    if detach and (record or replay):
+    workspace = options.workspace()
+    budget = read_budget(options, workspace.settings)
+    if options.detach and (options.record or options.replay):
         raise ConfigurationError(
             "--detach leaves the run to another process; leave out --record and --replay."
         )
-    source = workspace.catalog.pick(flow) if kind is None else workspace.pick_definition(kind, str(target))
-    job = _Job(
-        workspace,
-        source,
-        items,
-        list(tag or ()),
-        id_,
-        budget,
-        concurrency,
-        detach,
-        deterministic,
-        json,
-        quiet,
-    )
-    with tape(record, replay, json=json) as job.tape:
+    source = workspace.pick(flow, None if kind is None else workspace.definition(str(target), kind))
+    source.flow.check()
+    job = _Job(options, workspace, source, items, list(tag or ()), id_, budget, concurrency)
+    with tape(options.record, options.replay, json=options.json) as job.tape:
         code = run_async(job.many() if several else job.one())
         return max(code, 1) if getattr(job.tape, "mismatches", ()) else code
 
@@ -155,37 +131,24 @@ def _kind(value: Any) -> str:
     return "null" if value is None else names.get(type(value).__name__, "no object")
 
 
+@dataclass
 class _Job:
     """One invocation of `run`."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        source: Found,
-        items: list[dict[str, Any]],
-        tags: list[str],
-        run_id: str | None,
-        budget: Budget | None,
-        concurrency: int | None,
-        detach: bool,
-        deterministic: bool,
-        json: bool,
-        quiet: bool,
-    ) -> None:
-        self.workspace = workspace
-        self.source = source
-        self.source.flow.check()
-        self.items = items
-        self.tags = tags
-        self.run_id = run_id
-        self.budget = budget
-        self.concurrency = concurrency
-        self.detach = detach
-        self.deterministic = deterministic
-        self.json = json
-        self.silent = json or quiet
-        self.started: list[str] = []
-        self.tape: Tape | None = None
+    options: Options
+    workspace: Workspace
+    source: Found
+    items: list[dict[str, Any]]
+    tags: list[str]
+    run_id: str | None
+    budget: Budget | None
+    concurrency: int | None
+    tape: Tape | None = None
+    started: list[str] = field(default_factory=list)
+
+    @property
+    def silent(self) -> bool:
+        return self.options.json or self.options.quiet
 
     async def _start(self, engine: Engine, item: dict[str, Any], run_id: str | None) -> str:
         started_id = await engine.start(
@@ -194,8 +157,8 @@ class _Job:
             run_id=run_id,
             tags=self.tags,
             budget=self.budget,
-            force_deterministic=self.deterministic,
-            drive=not self.detach,
+            force_deterministic=self.options.deterministic,
+            drive=not self.options.detach,
         )
         self.started.append(started_id)
         return started_id
@@ -216,14 +179,11 @@ class _Job:
 
             async def begin() -> str:
                 run_id = await self._start(engine, self.items[0], self.run_id)
-                if not (self.silent or self.detach):
+                if not (self.silent or self.options.detach):
                     say(f"{paint(flow.name, bold=True)} {run_id}")
                 return run_id
 
-            return await drive(
-                self.workspace, engine, begin, flow=flow.name, detach=self.detach, json=self.json,
-                quiet=self.silent,
-            )  # fmt: skip
+            return await drive(self.workspace, engine, begin, self.options, flow=flow.name)
 
     async def many(self) -> int:
         """Start many runs and drive them all."""
@@ -233,7 +193,7 @@ class _Job:
         from detent.cli.progress import BatchProgress
         from detent.cli.signals import INTERRUPTED
 
-        progress = None if self.silent or self.detach else BatchProgress(len(self.items))
+        progress = None if self.silent or self.options.detach else BatchProgress(len(self.items))
         again = self.workspace.command("resume", "--all")
         async with self._engine([progress] if progress else []) as engine:
             await self.workspace.remember(engine.store, self.source)
@@ -242,7 +202,7 @@ class _Job:
             )
             rows = [await engine.store.row(run_id) for run_id in self.started] if stopped else []
         unfinished = [row for row in rows if not row.now.status.is_end]
-        if self.json:
+        if self.options.json:
             say_json([run_status.run_plain(result) for result in results])
         elif progress is None:
             for run_id in self.started:
@@ -264,7 +224,7 @@ class _Job:
             run_id = await self._start(
                 engine, item, f"{self.run_id}-{number:0{digits}d}" if self.run_id else None
             )
-            if not self.detach:
+            if not self.options.detach:
                 yield run_id
 
     def _attention(self, results: list[Run]) -> None:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detent.cli import options
+from detent.cli.options import Options, Since, takes
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
-    from detent.engine.ports import RunQuery, RunRow, Store
+    from detent.engine.ports import RunRow, Store
     from detent.kernel.entries import Entry
     from detent.kernel.run import Run
 
@@ -30,7 +30,9 @@ def add(app: typer.Typer) -> None:
 # -- many ---------------------------------------------------------------------------------------------------
 
 
-def runs(
+@takes("json", "store", "config")
+async def runs(
+    options: Options,
     flow: Annotated[
         str | None, typer.Option("--flow", metavar="NAME", help="Only runs of this flow.")
     ] = None,
@@ -39,9 +41,7 @@ def runs(
         typer.Option("--status", metavar="STATUS", help="Only runs in this status. May be repeated."),
     ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Only runs with this tag.")] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="WHEN", help="Started since: 7d, 2026-01-31.")
-    ] = None,
+    since: Since = None,
     until: Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Started before.")] = None,
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", min=1, max=10000, help="List at most N runs.")
@@ -50,13 +50,11 @@ def runs(
         int | None, typer.Option("--page", metavar="CURSOR", help="Where the last page ended.")
     ] = None,
     roots: Annotated[bool, typer.Option("--roots", help="Leave out runs started by other runs.")] = False,
-    json: options.Json = False,
-    store: options.Store = None,
-    config: options.Config = None,
 ) -> None:
     """List runs, newest first."""
+    from detent.cli import run_status
+    from detent.cli.output import brief, clean, say, say_json, table, warn
     from detent.cli.values import read_time
-    from detent.cli.workspace import Workspace, run_async
     from detent.engine.ports import RunQuery
 
     query = RunQuery(
@@ -77,7 +75,35 @@ def runs(
     for name in status or ():
         words += ["--status", name]
     words += ["--limit", str(limit), *(["--roots"] if roots else [])]
-    run_async(_runs(Workspace(store, config, looks=True), query, json, words))
+    workspace = options.workspace(looks=True)
+    async with workspace.store() as store:
+        listed = await store.rows(query)
+    for damaged in listed.damaged:
+        warn(clean(str(damaged)))
+    if options.json:
+        say_json(
+            {
+                "runs": [run_status.row_plain(row) for row in listed.rows], "next": listed.next,
+                **({"damaged": [error.run_id for error in listed.damaged]} if listed.damaged else {}),
+            }
+        )  # fmt: skip
+        return
+    if not listed.rows:
+        say("No runs." if query.before is None else "No more runs.")
+        return
+    table(
+        ("RUN", "FLOW", "STATUS", "STATE", "STEPS", "STARTED", "WHY"),
+        [
+            (
+                row.id, row.flow, row.now.status.value, row.now.state, f"{row.now.steps:,}",
+                brief(row.created_at), _about(row),
+            )
+            for row in listed.rows
+        ],
+        right=(4,),
+    )  # fmt: skip
+    if listed.next is not None:
+        warn(f"More: {workspace.command(*words, '--page', str(listed.next))}")
 
 
 def _statuses(values: list[str] | None) -> list[Any]:
@@ -94,41 +120,6 @@ def _statuses(values: list[str] | None) -> list[Any]:
     return [Status(name) for name in names]
 
 
-async def _runs(workspace: Workspace, query: RunQuery, json: bool, words: list[str]) -> None:
-    """Print a page of runs; `words` are the command line to repeat for the next page."""
-    from detent.cli import run_status
-    from detent.cli.output import brief, clean, say, say_json, table, warn
-
-    async with workspace.store() as store:
-        page = await store.rows(query)
-    for damaged in page.damaged:
-        warn(clean(str(damaged)))
-    if json:
-        say_json(
-            {
-                "runs": [run_status.row_plain(row) for row in page.rows], "next": page.next,
-                **({"damaged": [error.run_id for error in page.damaged]} if page.damaged else {}),
-            }
-        )  # fmt: skip
-        return
-    if not page.rows:
-        say("No runs." if query.before is None else "No more runs.")
-        return
-    table(
-        ("RUN", "FLOW", "STATUS", "STATE", "STEPS", "STARTED", "WHY"),
-        [
-            (
-                row.id, row.flow, row.now.status.value, row.now.state, f"{row.now.steps:,}",
-                brief(row.created_at), _about(row),
-            )
-            for row in page.rows
-        ],
-        right=(4,),
-    )  # fmt: skip
-    if page.next is not None:
-        warn(f"More: {workspace.command(*words, '--page', str(page.next))}")
-
-
 def _about(row: RunRow) -> str:
     """The reason for a run's status, as listings show it."""
     waits = row.now.waits or ()
@@ -139,71 +130,74 @@ def _about(row: RunRow) -> str:
 # -- one ----------------------------------------------------------------------------------------------------
 
 
-async def journal(store: Store, run_id: str) -> list[Entry]:
-    from detent.engine.journal_reader import read
-
-    return [entry async for entry in read(store, run_id)]
-
-
-async def definition(store: Store, run_id: str) -> dict[str, Any]:
-    """The description of the table a run follows."""
-    from detent.kernel.errors import ConfigurationError
-
-    row = await store.row(run_id)
-    described = await store.definition(row.now.fingerprint)
-    if described is None:
-        raise ConfigurationError(f"The definition of run {run_id} is not in the store.")
-    return described
-
-
-def show(
-    run: options.RunId,
+@takes("format", "json", "project")
+async def show(
+    options: Options,
+    target: Annotated[
+        str, typer.Argument(metavar="RUN|FLOW", help="A run's id or a prefix of it, a flow, or a file.")
+    ],
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Keep printing new entries until the run ends.")
     ] = False,
     all_: Annotated[bool, typer.Option("--all", help="Print the whole timeline, however long.")] = False,
-    json: options.Json = False,
-    store: options.Store = None,
-    config: options.Config = None,
 ) -> None:
-    """Show a run's status, and what happened in it.
+    """Show a run and what happened in it, or a definition.
 
-    Also what it waits for and how to answer, its data, and effects in doubt.
+    Of a run also what it waits for and how to answer, its data, and effects in doubt; of a definition who
+    performs each step.
     """
-    from detent.cli.workspace import Workspace, run_async
+    from detent.cli.definitions import show_definition
+    from detent.kernel.errors import FlowNotFound, RunNotFound, StoreUnavailable
 
-    run_async(_show(Workspace(store, config, looks=True), run, follow, all_, json))
+    workspace = options.workspace(looks=True)
+    if (workspace.settings.folder / target.partition(":")[0]).exists():
+        show_definition(options, workspace, target)
+        return
+    try:
+        async with workspace.store() as store:
+            run_id = await workspace.run_id(store, target)
+            await _show_run(workspace, store, run_id, options, follow, all_)
+    except (RunNotFound, StoreUnavailable) as error:
+        if follow:
+            raise
+        try:
+            show_definition(options, workspace, target)
+        except FlowNotFound:
+            raise error from None
 
 
-async def _show(workspace: Workspace, run_prefix: str, follow: bool, whole: bool, json: bool) -> None:
+async def _show_run(
+    workspace: Workspace, store: Store, run_id: str, options: Options, follow: bool, whole: bool
+) -> None:
     from detent.cli import run_status
-    from detent.cli.output import iso, say_json
+    from detent.cli.output import iso, say_plain
     from detent.engine.journal_reader import load
     from detent.insight.timeline import timeline
 
-    async with workspace.store() as store:
-        run_id = await workspace.run_id(store, run_prefix)
-        run = await load(store, run_id)
-        entries = await _some(store, run, whole or json)
-        ledger = await store.effects(run_id)
-        row = await store.row(run_id)
-        if json and not follow:
-            plain = run_status.run_plain(run)
-            plain["owner"] = row.owner
-            plain["effects"] = [{"key": line.key, "tool": line.tool, "state": line.state} for line in ledger]
-            plain["timeline"] = [{**line.to_plain(), "at": iso(line.at)} for line in timeline(entries)]
-            plain["commands"] = run_status.next_commands(workspace, run)
-            say_json(plain)
-            return
-        if not json:
-            _print_run(workspace, run, entries, ledger, row.owner)
-        if follow:
-            await _follow(store, run, json)
+    plainly = not options.as_table
+    run = await load(store, run_id)
+    entries = await _some(store, run, whole or plainly)
+    ledger = await store.effects(run_id)
+    row = await store.row(run_id)
+    if plainly and not follow:
+        plain = run_status.run_plain(run)
+        plain["owner"] = row.owner
+        plain["effects"] = [{"key": line.key, "tool": line.tool, "state": line.state} for line in ledger]
+        plain["timeline"] = [{**line.to_plain(), "at": iso(line.at)} for line in timeline(entries)]
+        plain["commands"] = run_status.next_commands(workspace, run)
+        say_plain(plain, options.format)
+        return
+    if not plainly:
+        _print_run(workspace, run, entries, ledger, row.owner)
+    if follow:
+        await _follow(store, run, plainly)
 
 
 async def _some(store: Store, run: Run, whole: bool) -> list[Entry]:
     """The entries to show: all of a short journal, the first and the last entries of a long one."""
     if whole or run.seq <= WHOLE:
+        from detent.cli.workspace import journal
+
         return await journal(store, run.id)
     return [*await store.entries(run.id, 0, 1), *await store.entries(run.id, run.seq - TAIL, TAIL)]
 

@@ -9,6 +9,8 @@ import typer
 SECTION = "Look at flows"
 SETTINGS = "settings"
 """Name of the project file's schema, beside the kinds."""
+CASE = "case"
+"""Name of the schema of eval cases."""
 
 
 def add(app: typer.Typer) -> None:
@@ -18,7 +20,10 @@ def add(app: typer.Typer) -> None:
 
 def schema(
     kind: Annotated[
-        str, typer.Argument(metavar="KIND", help="A kind of flow whose files have a schema, or settings.")
+        str,
+        typer.Argument(
+            metavar="KIND", help="A kind of flow whose files have a schema, or case, or settings."
+        ),
     ],
 ) -> None:
     """Print the JSON Schema of a kind of file, for editors."""
@@ -31,9 +36,14 @@ def schema(
     if kind == SETTINGS:
         say_json(settings_schema(Workspace(None, None, None, looks=True).catalog.headings()))
         return
+    if kind == CASE:
+        from detent.evals.reading import json_schema
+
+        say_json(json_schema())
+        return
     known = {plug.name: plug for plug in kinds() if plug.schema is not None}
     if kind not in known:
-        names = [*known, SETTINGS]
+        names = [*known, CASE, SETTINGS]
         raise ConfigurationError(
             f"There is no schema of '{kind}'.{nearest(kind, names)} Schemas: {', '.join(names)}."
         )

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from detent.cli import options
 from detent.cli.autonomy import SECTION
+from detent.cli.options import Options, RunId, takes
 
 
 def add(app: typer.Typer) -> None:
@@ -17,20 +17,16 @@ def add(app: typer.Typer) -> None:
     app.add_typer(group, name="shadow", rich_help_panel=SECTION)
 
 
-def replay(
-    run: options.RunId,
+@takes("json", "project", "log")
+async def replay(
+    options: Options,
+    run: RunId,
     step: Annotated[
         str | None, typer.Option("--step", metavar="NAME", help="Only the steps of this name.")
     ] = None,
     keep: Annotated[
         bool, typer.Option("--keep/--no-keep", help="Add the comparisons to the run's journal.")
     ] = True,
-    json: options.Json = False,
-    plugin: options.Plugins = None,
-    store: options.Store = None,
-    config: options.Config = None,
-    verbose: options.Verbose = 0,
-    log_level: options.LogLevel = None,
 ) -> int:
     """Run the other side of a run's past steps, and compare.
 
@@ -38,26 +34,19 @@ def replay(
     journal and no effect is performed. What was compared before with the same model, prompt and code is
     passed over.
     """
-    from detent.cli.workspace import Workspace, run_async
-
-    workspace = Workspace(store, config, plugin)
-    workspace.log(verbose, log_level)
-    return run_async(_replay(workspace, run, step, keep, json))
-
-
-async def _replay(workspace: Any, run: str, step: str | None, keep: bool, json: bool) -> int:
     from detent.cli.output import say, say_json
     from detent.dispatch.replay import replay as again
 
+    workspace = options.workspace()
     notes: list[dict[str, Any]] = []
     async with workspace.engine() as engine:
         run_id = await workspace.run_id(engine.store, run)
         await workspace.know(engine, (await engine.store.row(run_id)).flow)
         async for note in again(engine, run_id, step=step, keep=keep):
             notes.append(note)
-            if not json:
+            if not options.json:
                 say(_line(note))
-    if json:
+    if options.json:
         say_json(notes)
     elif not notes:
         say("There is nothing to compare, or it has been compared before.")

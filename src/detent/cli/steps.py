@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json as json_text
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from detent.cli import options
+from detent.cli.options import Columns, Options, takes
 from detent.dispatch.agent_side import agent_side, highest_level, offered
 
 if TYPE_CHECKING:
@@ -34,57 +34,43 @@ def add(app: typer.Typer) -> None:
 
 
 @steps.command("list")
+@takes("json", "plugin", "config")
 def list_(
+    options: Options,
     flow: Annotated[
         str | None,
         typer.Option(
             "--flow", metavar="FLOW", help="Only this flow's: a name, file.py, or another definition."
         ),
     ] = None,
-    json: options.Json = False,
-    plugin: options.Plugins = None,
-    config: options.Config = None,
 ) -> None:
     """List every step: who performs it, and at which level."""
-    from detent.cli.output import say, say_json, table
-    from detent.cli.workspace import Workspace
+    book = StepBook(options.workspace(looks=True), flow)
+    empty = "No flows are known here, so there are no steps. Name a file with --flow file.py."
+    options.print_rows([book.row(named) for named in book.steps], COLUMNS, empty=empty)
 
-    book = _Book(Workspace(None, config, plugin, looks=True), flow)
-    rows = [book.row(named) for named in book.steps]
-    if json:
-        say_json(rows)
-    elif not rows:
-        say("No flows are known here, so there are no steps. Name a file with --flow file.py.")
-    else:
-        table(
-            ("STEP", "MODE", "AUTONOMY", "MODEL", "INTENT"),
-            [
-                (
-                    row["step"],
-                    row["mode"],
-                    row["autonomy"] or "-",
-                    "/".join(filter(None, (row["provider"], row["model_id"]))) or "-",
-                    row["intent"] or "-",
-                )
-                for row in rows
-            ],
-        )
+
+def _model(row: Mapping[str, Any]) -> str:
+    return "/".join(filter(None, (row["provider"], row["model_id"]))) or "-"
+
+
+COLUMNS: Columns = {
+    "STEP": "step", "MODE": "mode", "AUTONOMY": "autonomy", "MODEL": _model, "INTENT": "intent",
+}  # fmt: skip
 
 
 @steps.command("show")
+@takes("json", "plugin", "config")
 def show(
+    options: Options,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A step: FLOW/STEP, or STEP where unique.")],
-    json: options.Json = False,
-    plugin: options.Plugins = None,
-    config: options.Config = None,
 ) -> None:
     """Show how one step is performed, and which setting says so."""
     from detent.cli.output import say_json
-    from detent.cli.workspace import Workspace
 
-    book = _Book(Workspace(None, config, plugin, looks=True))
+    book = StepBook(options.workspace(looks=True))
     detail = book.detail(book.find(name))
-    if json:
+    if options.json:
         say_json(detail)
     else:
         _print_detail(detail)
@@ -112,7 +98,7 @@ class _Named(NamedTuple):
         return f"{self.flow.name}/{self.step.name}"
 
 
-class _Book:
+class StepBook:
     """The steps known in this project, each with its resolved configuration."""
 
     def __init__(self, workspace: Workspace, flow: str | None = None) -> None:
@@ -191,7 +177,7 @@ class _Book:
             "step": named.name,
             "intent": named.step.intent or named.step.metadata.get(WAITS, ""),
             "mode": plain["mode"],
-            # Where only an agent's words will do, nobody asks how far they are trusted.
+            # A step without a handler has no level of trust.
             "autonomy": plain["autonomy"] if _has_a_choice(named.step) else None,
             "provider": provider,
             "model_id": model_id,
@@ -254,9 +240,9 @@ class _Book:
 
 def _has_a_choice(step: Step) -> bool:
     """Whether settings can choose between handler and agent for this step."""
-    from detent.dispatch.autonomy import StepMode
+    from detent.dispatch.autonomy import AgentRole
 
-    return agent_side(step).step_type.natural_mode is StepMode.DETERMINISTIC
+    return agent_side(step).role in (AgentRole.OPTIONAL, AgentRole.NONE)
 
 
 def _picked(catalog: Catalog, target: str) -> list[Flow]:
@@ -306,10 +292,9 @@ def _contract(detail: dict[str, Any]) -> str:
 
 
 def _performer(detail: dict[str, Any]) -> str:
-    model = "/".join(filter(None, (detail["provider"], detail["model_id"])))
-    who = (
-        "its handler" if detail["mode"] == "deterministic" else f"an agent ({model or 'no model configured'})"
-    )
+    model = _model(detail)
+    model = "no model configured" if model == "-" else model
+    who = "its handler" if detail["mode"] == "deterministic" else f"an agent ({model})"
     beside = f", shadowed in {detail['shadow']:.0%} of executions" if detail["shadow"] else ""
     return who + beside
 

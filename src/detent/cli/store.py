@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from detent.cli import options
+from detent.cli.options import Options, takes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,23 +26,24 @@ def add(app: typer.Typer) -> None:
 
 
 @store.command()
-def check(json: options.Json = False, store: options.Store = None, config: options.Config = None) -> int:
+@takes("json", "store", "config")
+def check(options: Options) -> int:
     """Read the whole store and list what is damaged.
 
     Looks at the files and their log, at every journal and whether the run's row agrees with it, and at the
     values kept beside journals. Exits with 1 when something is damaged.
     """
     from detent.cli.output import clean, say, say_json
-    from detent.cli.workspace import Workspace, run_async
+    from detent.cli.workspace import run_async
     from detent.runtime.store_health import deep_check, require_store
     from detent.runtime.store_url import shown_url, store_url
 
-    workspace = Workspace(store, config, looks=True)
+    workspace = options.workspace(looks=True)
     closed = workspace.closed_store()
     require_store(closed)
     place = shown_url(store_url(workspace.settings))
     problems = [need.what for need in run_async(deep_check(closed))]
-    if json:
+    if options.json:
         say_json({"place": place, "whole": not problems, "problems": problems})
     elif not problems:
         say(f"{clean(place)} is whole.")
@@ -54,19 +55,19 @@ def check(json: options.Json = False, store: options.Store = None, config: optio
 
 
 @store.command()
+@takes("store", "config")
 def backup(
+    options: Options,
     file: Annotated[str, typer.Argument(metavar="FILE", help="A new file to write the copy to.")],
-    store: options.Store = None,
-    config: options.Config = None,
 ) -> None:
     """Copy the store to a new file while other processes keep writing."""
     from pathlib import Path
 
     from detent.adapters.stores.sqlite import SQLiteStore
     from detent.cli.output import clean, say, size
-    from detent.cli.workspace import Workspace, run_async
+    from detent.cli.workspace import run_async
 
-    workspace = Workspace(store, config, looks=True)
+    workspace = options.workspace(looks=True)
     _file_of(workspace)
     target = Path(file)
 
@@ -80,13 +81,13 @@ def backup(
 
 
 @store.command()
+@takes("store", "config")
 def restore(
+    options: Options,
     file: Annotated[str, typer.Argument(metavar="FILE", help="A backup, or a rescued file.")],
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing store; the old one is kept.")
     ] = False,
-    store: options.Store = None,
-    config: options.Config = None,
 ) -> None:
     """Restore the store from a backup.
 
@@ -96,9 +97,8 @@ def restore(
 
     from detent.adapters.stores.sqlite_backup import restore as put_back
     from detent.cli.output import clean, say
-    from detent.cli.workspace import Workspace
 
-    workspace = Workspace(store, config)
+    workspace = options.workspace()
     path = _file_of(workspace)
     restored = put_back(Path(file), path, force=force)
     say(f"{clean(str(path))} was restored from {clean(file)}.")

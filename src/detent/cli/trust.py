@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detent.cli import options
+from detent.cli.options import Options, takes
 
 if TYPE_CHECKING:
     from detent.runtime.settings import Settings
@@ -22,7 +22,9 @@ def add(app: typer.Typer) -> None:
     app.command(rich_help_panel="This installation")(trust)
 
 
+@takes("json", "config")
 def trust(
+    options: Options,
     folder: Annotated[
         Path | None, typer.Argument(metavar="[DIR]", help="The project; the working folder when left out.")
     ] = None,
@@ -47,8 +49,6 @@ def trust(
         list[str] | None,
         typer.Option("--disallow-key", metavar="NAME=HOST", help="Withdraw an --allow-key. May be repeated."),
     ] = None,
-    json: options.Json = False,
-    config: options.Config = None,
 ) -> int:
     """Show what a project runs and where it sends keys, and trust it.
 
@@ -58,11 +58,11 @@ def trust(
     from detent.runtime.trust import Trust
 
     pairs = [_pair(pair) for pair in allow_key or ()]
-    settings = _settings(folder, config)
+    settings = _settings(folder, options.config)
     standing = Trust.of(settings)
-    if show or json:
+    if show or options.json:
         facts = _facts(standing, settings)
-        if json:
+        if options.json:
             say_json(facts)
         else:
             _print_trust(standing, facts)

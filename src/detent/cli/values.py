@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from detent.kernel.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from detent.cli.options import Options
     from detent.kernel.budget import Budget
     from detent.runtime.settings import Settings
 
@@ -101,19 +102,18 @@ def read_time(text: str | None, option: str) -> float | None:
         ) from None
 
 
-def read_budget(
-    tokens: int | None,
-    usd: float | None,
-    steps: int | None,
-    seconds: float | None,
-    settings: Settings | None = None,
-) -> Budget | None:
+def read_budget(options: Options, settings: Settings | None = None) -> Budget | None:
     """The budget of the command line merged over the project's; None when neither sets one."""
     from detent.kernel.budget import Budget
 
-    stated = {"tokens": tokens, "cost_usd": usd, "steps": steps, "seconds": seconds}
     plain = {**(settings.section("budget") if settings else {})}
-    plain.update({name: value for name, value in stated.items() if value is not None})
+    limits = {"tokens": "tokens", "cost_usd": "usd", "steps": "steps", "seconds": "seconds"}
+    for limit, option in limits.items():
+        value = getattr(options, f"budget_{option}")
+        if value is not None and not value > 0:
+            raise ConfigurationError(f"--budget-{option} takes a number above 0, not {value:g}.")
+        if value is not None:
+            plain[limit] = value
     return Budget.from_plain({name: value for name, value in plain.items() if value is not None})
 
 

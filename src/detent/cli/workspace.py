@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import AsyncIterator, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from detent.kernel.errors import ConfigurationError, FlowNotFound, RunNotFound
 from detent.runtime.catalog import Catalog, Found, is_path
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from detent.engine.engine import Engine
     from detent.engine.flow import Flow
     from detent.engine.ports import Store, Tape
-    from detent.runtime.plugs import Kind
+    from detent.kernel.entries import Entry
+    from detent.runtime.plugs import Definitions, Kind
     from detent.runtime.trust import Trust
 
 T = TypeVar("T")
@@ -42,6 +43,21 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
             warn(f"Waiting for {count(left, 'call')} that cannot be stopped; Ctrl-C ends the process.")
 
 
+class Definition(NamedTuple):
+    """A file or folder that a person wrote, and the definitions of its kind."""
+
+    definitions: Definitions
+    path: Path
+    folder: Path
+    """The working folder."""
+
+    @property
+    def place(self) -> str:
+        """The path for people, from the working folder where it lies below it."""
+        path = self.path.relative_to(self.folder) if self.path.is_relative_to(self.folder) else self.path
+        return f"{path.as_posix()}/" if self.path.is_dir() else path.as_posix()
+
+
 class Workspace:
     """Settings, flows and store as one command sees them."""
 
@@ -53,7 +69,7 @@ class Workspace:
         *,
         looks: bool = False,
     ) -> None:
-        """A command that only `looks` works in a project nobody trusts, without the project's code; any other
+        """A command that only `looks` works in an untrusted project, without the project's code; any other
         raises `Untrusted` there."""
         self._store, self._config, self._plugins = store, config, list(plugins or ())
         self._catalog: Catalog | None = None
@@ -89,16 +105,36 @@ class Workspace:
             self._catalog = Catalog(self.settings, self._plugins, self.trust)
         return self._catalog
 
-    def pick_definition(self, kind: Kind, target: str) -> Found:
-        """The flow of a kind's definition, found by path or name."""
-        here = self.settings.folder
-        definitions = self.catalog.definitions(kind)
-        place = definitions.find(target)
-        shown = (place.relative_to(here) if place.is_relative_to(here) else place).as_posix()
-        shown = f"{shown}/" if place.is_dir() else shown
-        if not definitions.claims(place):
-            raise ConfigurationError(f"{shown} holds no {kind.name}.")
-        return next(iter(self.catalog.add_file(shown).values()))
+    def definition(self, target: str, kind: Kind | None = None) -> Definition | None:
+        """The definition a command line means by path or name, of any kind or of one.
+
+        None where it means a flow that code makes, or nothing; of one kind, that is an error.
+        """
+        if kind is not None:
+            definitions = self.catalog.definitions(kind)
+            found = Definition(definitions, definitions.find(target), self.settings.folder)
+            if not definitions.claims(found.path):
+                raise ConfigurationError(f"{found.place} holds no {kind.name}.")
+            return found
+        by_name = not is_path(target)
+        if by_name and (source := self.catalog.made_by_code(target)) is not None:
+            if self.catalog.kind_of(target) is None:
+                return None
+            target = source.place  # a plugin that is a definition
+        for definitions in self.catalog.every_definitions():
+            path = (self.settings.folder / target).resolve()
+            if by_name:
+                with suppress(ConfigurationError):
+                    path = definitions.find(target)
+            if definitions.claims(path):
+                return Definition(definitions, path, self.settings.folder)
+        return None
+
+    def pick(self, target: str, definition: Definition | None) -> Found:
+        """The flow a command line means, that of the definition where it means one."""
+        if definition is None:
+            return self.catalog.pick(target)
+        return next(iter(self.catalog.add_file(definition.place).values()))
 
     def keep_runs_in(self, store: str) -> None:
         """Use this store instead of the one from the settings."""
@@ -124,7 +160,7 @@ class Workspace:
         from detent.runtime import logging
 
         if not self.trust.ok and self.settings.of_project("logging"):
-            return  # a project nobody trusts does not say where logs are written
+            return  # an untrusted project does not choose where logs are written
         if verbose:
             level = level or ("debug" if verbose > 1 else "info")
         if level or logging.wanted(self.settings):
@@ -303,3 +339,19 @@ class Workspace:
             return first
         shown = ", ".join(matches[:10]) + (", …" if len(matches) > 10 else "")
         raise ConfigurationError(f"'{prefix}' is the beginning of several runs: {shown}.")
+
+
+async def journal(store: Store, run_id: str) -> list[Entry]:
+    """Every entry of a run."""
+    from detent.engine.journal_reader import read
+
+    return [entry async for entry in read(store, run_id)]
+
+
+async def definition(store: Store, run_id: str) -> dict[str, Any]:
+    """The description of the table a run follows."""
+    row = await store.row(run_id)
+    described = await store.definition(row.now.fingerprint)
+    if described is None:
+        raise ConfigurationError(f"The definition of run {run_id} is not in the store.")
+    return described

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from detent.dispatch.autonomy import AutonomyLevel, StepType
+from detent.dispatch.autonomy import AgentRole, AutonomyLevel
 from detent.dispatch.config import StepConfig
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class AgentSide:
     """The agent's side of a step."""
 
-    step_type: StepType = StepType.PYTHON
+    role: AgentRole = AgentRole.OPTIONAL
     private: bool = False
     """The agent's answers are kept outside the journal, where they can be purged."""
     returns: Any = None
@@ -71,4 +71,4 @@ def offered(step: Step) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]
 
 def is_straight(step: Step) -> bool:
     """True when the step's output is its outcome, without `conclude` or other processing."""
-    return step.straight and agent_side(step).step_type is not StepType.AGENT
+    return step.straight and agent_side(step).role is not AgentRole.REQUIRED

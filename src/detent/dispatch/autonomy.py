@@ -8,22 +8,17 @@ from __future__ import annotations
 from enum import Enum
 
 
-class StepType(str, Enum):
-    """Kinds of steps in a workflow file. Every step with a deterministic handler counts as `PYTHON`."""
+class AgentRole(str, Enum):
+    """The part agents can have in a step; the step itself determines it."""
 
-    PYTHON = "python"
-    AGENT = "agent"
-    GENERATE = "generate"
-    VALIDATE = "validate"
-    SUBWORKFLOW = "subworkflow"
-    BRANCH = "branch"
-    LOOP = "loop"
-    CHECKPOINT = "checkpoint"
-
-    @property
-    def natural_mode(self) -> StepMode:
-        """Who performs a step of this kind by default."""
-        return StepMode.AGENT if self in (StepType.AGENT, StepType.GENERATE) else StepMode.DETERMINISTIC
+    OPTIONAL = "optional"
+    """The step's mode decides between handler and agent."""
+    NONE = "none"
+    """Control flow: its code runs in every mode."""
+    PREFERRED = "preferred"
+    """An agent is asked in every mode; the handler is the fallback."""
+    REQUIRED = "required"
+    """Only an agent can perform the step: it has no handler."""
 
 
 class StepMode(str, Enum):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from detent.dispatch import gate
 from detent.dispatch.agent import Asked, Asking, Failure
-from detent.dispatch.agent_side import agent_side, highest_level, is_straight
+from detent.dispatch.agent_side import highest_level, is_straight
 from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
 from detent.dispatch.equivalence import Discrepancy
 from detent.dispatch.evidence import DEMOTIONS, Demotion
@@ -113,7 +113,6 @@ class Execution:
         )  # fmt: skip
         if not plan.agent:
             return await self._plain()
-        kind = agent_side(self.step).step_type
         self._mode_ignored()
         if plan.control:
             no_agent_side(plan, self.run, self.driver.clock.now())
@@ -132,12 +131,9 @@ class Execution:
                 else "give the step an intent: one or two sentences on what it accomplishes"
             )
             self.say(
-                logger.warning,
-                "dispatch.no_intent",
-                autonomy=self.level.value,
-                step_type=kind.value,
+                logger.warning, "dispatch.no_intent", autonomy=self.level.value, step_type=plan.step_type,
                 hint=hint,
-            )
+            )  # fmt: skip
             return await self._fall_back(FallbackReason.NO_INTENT, error=AgentFailure("NoIntent", hint))
         executor = self.executor()
         if isinstance(executor, str):
@@ -164,8 +160,7 @@ class Execution:
 
     def _mode_ignored(self) -> None:
         if self.plan.ignored:
-            kind = self.step.metadata.get("type", agent_side(self.step).step_type.value)
-            self.say(logger.debug, "dispatch.mode_ignored", step_type=kind)
+            self.say(logger.debug, "dispatch.mode_ignored", step_type=self.plan.step_type)
 
     def _before(self) -> Answer | Awaitable[Answer] | None:
         """The answer that an earlier failure in this visit already determines, if any."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from detent.dispatch import prompt
 from detent.dispatch.agent_side import agent_side, is_straight
-from detent.dispatch.autonomy import AutonomyLevel, StepMode, StepType
+from detent.dispatch.autonomy import AgentRole, AutonomyLevel, StepMode
 from detent.dispatch.config import Resolved, StepConfig
 from detent.dispatch.executor import DISPATCH_AGENT
 from detent.dispatch.proposal import Example
@@ -29,11 +29,6 @@ if TYPE_CHECKING:
     from detent.engine.outcome import Effect
     from detent.engine.step import Step
     from detent.kernel.run import Run
-
-CONTROL = frozenset(
-    {StepType.VALIDATE, StepType.SUBWORKFLOW, StepType.BRANCH, StepType.LOOP, StepType.CHECKPOINT}
-)
-"""Kinds of steps without an intent, which agents cannot perform."""
 
 
 class Dialect(Protocol):
@@ -98,12 +93,18 @@ class Plan:
     @property
     def control(self) -> bool:
         """The step is control flow, performed by code whatever its mode."""
-        return agent_side(self.step).step_type in CONTROL
+        return agent_side(self.step).role is AgentRole.NONE
 
     @property
     def alone(self) -> bool:
         """The step has no handler, so only an agent can perform it."""
-        return agent_side(self.step).step_type is StepType.AGENT
+        return agent_side(self.step).role is AgentRole.REQUIRED
+
+    @property
+    def step_type(self) -> str:
+        """The flow's own word for the kind of the step, in events; `python` in flows without kinds."""
+        kind: str = self.step.metadata.get("type", "python")
+        return kind
 
     @property
     def agent_name(self) -> str:
@@ -173,11 +174,10 @@ def facts_of(plan: Plan, run: Run) -> dict[str, Any]:
 
 def no_agent_side(plan: Plan, run: Run, now: float) -> None:
     """Warn that a control-flow step is configured for an agent; it runs as usual."""
-    kind = agent_side(plan.step).step_type.value
     logger.warning(
         "dispatch.no_intent", **facts_of(plan, run), timestamp=now,
-        autonomy=(plan.config.autonomy or AutonomyLevel.OPERATOR).value, step_type=kind,
-        hint=f"a {kind} step has no agent side",
+        autonomy=(plan.config.autonomy or AutonomyLevel.OPERATOR).value, step_type=plan.step_type,
+        hint=f"a {plan.step_type} step has no agent side",
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.agent_side import agent_side, highest_level, offered, own_config
-from detent.dispatch.autonomy import AutonomyLevel, StepMode, StepType
+from detent.dispatch.autonomy import AgentRole, AutonomyLevel, StepMode
 from detent.dispatch.config import UNSAID, StepConfig, resolve
 from detent.dispatch.executor import DISPATCH_AGENT, StepExecutor
 from detent.dispatch.format import JSON
@@ -100,7 +100,7 @@ class Planner:
             tools=None
             if UNKNOWN_TOOLS in step.metadata
             else tuple(name for names in offered(step) for name in names or ()),
-            natural=StepMode.AGENT if side.step_type is StepType.AGENT else StepMode.DETERMINISTIC,
+            natural=StepMode.AGENT if side.role is AgentRole.REQUIRED else StepMode.DETERMINISTIC,
             run=said_by_run,
         )
         config = resolved.config
@@ -116,7 +116,7 @@ class Planner:
             retry=resolved.retry if handler and retries_set else step.retry,
             timeout=config.timeout if handler and config.timeout is not None else step.timeout,
             dialect=side.dialect or JSON,
-            ignored=side.step_type.natural_mode is StepMode.AGENT
+            ignored=side.role in (AgentRole.PREFERRED, AgentRole.REQUIRED)
             and any(layer.mode is not None for layer in (said_by_run, *self._layers(flow, step))),
         )
 
@@ -174,9 +174,9 @@ class Planner:
 
 
 def _inline(step: Step) -> StepConfig:
-    """A step's own layer. Generating steps are always in agent mode, with a handler to fall back on."""
+    """A step's own layer. A step that prefers an agent is always in agent mode."""
     config = own_config(step) or UNSAID
-    if agent_side(step).step_type is not StepType.GENERATE:
+    if agent_side(step).role is not AgentRole.PREFERRED:
         return config
     return replace(config, mode=StepMode.AGENT, autonomy=AutonomyLevel.APPROVER)
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.agent_side import agent_side
-from detent.dispatch.autonomy import AutonomyLevel, Check, StepMode, StepType
+from detent.dispatch.autonomy import AgentRole, AutonomyLevel, Check, StepMode
 from detent.dispatch.dispatcher import Dispatcher, dispatcher_of
 from detent.dispatch.execution import Answer, Execution
 from detent.dispatch.gate import Side
@@ -63,9 +63,8 @@ async def replay(
             if visit.state not in flow.steps:
                 continue  # a state of an older definition
             plan = dispatcher.plan_for(flow, flow.steps[visit.state])
-            if (step is not None and plan.step.name != step) or agent_side(
-                plan.step
-            ).step_type is not StepType.PYTHON:
+            optional = agent_side(plan.step).role is AgentRole.OPTIONAL
+            if (step is not None and plan.step.name != step) or not optional:
                 continue
             again = _Again(dispatcher, driver, plan, visit)
             if (visit.entry.seq, canonical(again.series())) in compared:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable
 
 from detent.engine.flow import Flow, Past
-from detent.engine.journal_reader import read
+from detent.engine.journal_reader import read, rows_of
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.kernel.entries import Moved
 from detent.kernel.errors import RunNotFound
@@ -26,16 +26,9 @@ async def family_of(store: Store, flow: Callable[[str], Flow], run_id: str) -> A
             yield past
 
 
-async def children(store: Store, run_id: str) -> AsyncIterator[RunRow]:
+def children(store: Store, run_id: str) -> AsyncIterator[RunRow]:
     """The children of a run, newest first."""
-    cursor: int | None = None
-    while True:
-        page = await store.rows(RunQuery(parent=run_id, before=cursor, limit=200))
-        for row in page.rows:
-            yield row
-        if page.next is None:
-            return
-        cursor = page.next
+    return rows_of(store, RunQuery(parent=run_id))
 
 
 async def child_of(store: Store, run_id: str, ids: Iterable[str]) -> str | None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from detent.engine.ports import PAGE, Store, Taken
+from detent.engine.ports import PAGE, RunQuery, RunRow, Store, Taken
 from detent.kernel.entries import Entry
 from detent.kernel.errors import RunDamaged, RunNotFound
 from detent.kernel.run import Run
+
+ROWS = 200
+"""Rows of one page."""
 
 
 async def load(store: Store, run_id: str) -> Run:
@@ -55,3 +59,15 @@ async def read(store: Store, run_id: str, after: int = 0) -> AsyncIterator[Entry
         if len(page) < PAGE:
             return
         after = page[-1].seq
+
+
+async def rows_of(store: Store, query: RunQuery) -> AsyncIterator[RunRow]:
+    """All rows of a listing, newest first, page by page."""
+    query = replace(query, limit=ROWS)
+    while True:
+        page = await store.rows(query)
+        for row in page.rows:
+            yield row
+        if page.next is None:
+            return
+        query = replace(query, before=page.next)

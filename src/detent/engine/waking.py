@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from detent.engine import claims
-from detent.engine.journal_reader import load
+from detent.engine.journal_reader import load, rows_of
 from detent.engine.ports import RunQuery
 from detent.kernel.entries import Released
 from detent.kernel.errors import (
@@ -66,12 +66,6 @@ async def _any_ended(active: ActiveRuns, runs: Iterable[str]) -> bool:
 
 async def wake_parents(active: ActiveRuns) -> None:
     """Wake parents whose children have ended: a worker may have died after the one and before the other."""
-    cursor: int | None = None
-    while True:
-        page = await active.store.rows(RunQuery(status=(Status.WAITING,), before=cursor, limit=500))
-        for row in page.rows:
-            if any(wait["why"] == "children" for wait in row.now.waits or ()):
-                await wake_parent(active, row.id)
-        if page.next is None:
-            return
-        cursor = page.next
+    async for row in rows_of(active.store, RunQuery(status=(Status.WAITING,))):
+        if any(wait["why"] == "children" for wait in row.now.waits or ()):
+            await wake_parent(active, row.id)

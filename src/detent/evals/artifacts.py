@@ -37,9 +37,10 @@ class Artifacts:
     """The field in which texts are looked for."""
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys it offers."""
-        return tuple(key for key in (self.exists, self.contains, self.excludes, self.fields) if key)
+    def keys(self) -> Mapping[str, type]:
+        """The keys it offers, with the types of their values; a tuple is a text or a list of texts."""
+        pairs = ((self.exists, bool), (self.contains, tuple), (self.excludes, tuple), (self.fields, dict))
+        return {key: kind for key, kind in pairs if key}
 
     def check(
         self, expected: Mapping[str, Any], left: Mapping[str, Sequence[Mapping[str, Any]]], failed: Failed

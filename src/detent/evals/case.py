@@ -1,7 +1,7 @@
-"""A case: what goes in, and what is expected to come of it.
+"""The format of case files, and the values a file is read into: an input and what is expected of its run.
 
-Values only. How a case file is read is in `reading`; how expectations are checked is in `expect`,
-`transitions`, `outcome` and `artifacts`.
+Each key of a file is declared once, with its type, its wording in messages and its description for editors.
+Expectations are checked in `expect`, `transitions`, `outcome` and `artifacts`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from detent.authoring.document import above
+from detent.authoring.model import Above, Pattern, Written
 from detent.authoring.problem import Place
 
 STEP = "step"
@@ -37,79 +38,99 @@ UNSAID: Final = Unsaid()
 """Nothing is expected here; where null is an expectation of its own, this is the other thing."""
 
 
+TEXT = "a text"
+TEXTS = "a text or a list of texts"
+MAPPING = "a mapping"
+FLAG = "true or false"
+Texts = list[str | None] | str
+"""In a file, one text may stand for a list of it, and an item without a value for none."""
+_Required = Annotated[str, Pattern(r"[\s\S]")]
+_STEP_NAME = "the id, an alias or the beginning of the id of a step"
+
+# A field is a row of a table: key, type, words.
+# fmt: off
+
+
 @dataclass(frozen=True, slots=True)
 class ExpectedStepExecution:
-    """What is expected of one step, at its place in the path."""
+    """What is expected of one step, at its position in the path."""
 
-    step_name: str
-    """Id, alias, or a beginning that only one step has."""
-    output_contains: tuple[str, ...] = ()
-    output_excludes: tuple[str, ...] = ()
-    function_call: str | tuple[str, ...] | Unsaid | None = UNSAID
-    """The functions it calls, in order; None: it calls none."""
-    function_args: Mapping[str, Any] | None = None
-    """Arguments of its call; with several functions, arguments by function name."""
-    data: Mapping[str, Any] | None = None
-    """Context after the step."""
-    next_step: str | None = None
-    mode: str | None = None
-    fallback: str | bool | Unsaid | None = UNSAID
-    """Reason of its fallback, True for any reason, None or False for no fallback."""
+    step_name: Annotated[str, Written(_STEP_NAME, "Id, alias, or a beginning that only one step has.",
+        _Required, required=True)]
+    output_contains: Annotated[tuple[str, ...], Written(TEXTS, "Texts in its output.", Texts)] = ()
+    output_excludes: Annotated[tuple[str, ...], Written(TEXTS, "Texts not in its output.", Texts)] = ()
+    function_call: Annotated[str | tuple[str, ...] | Unsaid | None, Written(TEXTS,
+        "The functions it calls, in order; null: it calls none.", Texts)] = UNSAID
+    function_args: Annotated[Mapping[str, Any] | None, Written(MAPPING,
+        "Arguments of its call; with several functions, arguments by function name.", dict)] = None
+    data: Annotated[Mapping[str, Any] | None, Written(MAPPING, "Context after the step.", dict)] = None
+    next_step: Annotated[str | None, Written(_STEP_NAME, "The step it leads to.", str)] = None
+    mode: Annotated[str | None, Written(TEXT, "Who performs it: handler or agent.", str)] = None
+    fallback: Annotated[str | bool | Unsaid | None, Written("the reason of a fallback, or true or false",
+        "Reason of its fallback; true: any reason; null or false: it does not fall back.",
+        str | bool)] = UNSAID
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedFunctionCall:
-    """What is expected of one call, at its place among all calls."""
+    """What is expected of one call, at its position among all calls."""
 
-    function_name: str
-    arguments: Mapping[str, Any] | None = None
-    """By the listed keys."""
-    arguments_contain: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Texts that stand in an argument."""
-    result_contains: Mapping[str, Any] | None = None
-    """By the listed keys."""
-    body_contains: tuple[str, ...] = ()
-    """Texts that stand in the argument `body`."""
+    function_name: Annotated[str, Written("the name of a function", "The function.", _Required,
+        required=True)]
+    arguments: Annotated[Mapping[str, Any] | None, Written(MAPPING,
+        "Its arguments; only the listed ones are compared.", dict)] = None
+    arguments_contain: Annotated[Mapping[str, tuple[str, ...]], Written(
+        "a mapping of arguments to texts", "Texts in an argument.", dict[str, Texts | None])] = field(
+        default_factory=dict)
+    result_contains: Annotated[Mapping[str, Any] | None, Written(MAPPING,
+        "Its result; only the listed keys are compared.", dict)] = None
+    body_contains: Annotated[tuple[str, ...], Written(TEXTS, "Texts in the argument `body`.", Texts)] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedFallback:
     """A step that is expected to fall back on its handler."""
 
-    step: str
-    reason: str | None = None
+    step: Annotated[str, Written(_STEP_NAME, "The step.", _Required, required=True)]
+    reason: Annotated[str | None, Written(TEXT, "The reason.", str)] = None
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedIntake:
     """What is expected to be decided about the input before any step runs."""
 
-    decision: str
-    reason: str | None = None
+    decision: Annotated[str, Written(TEXT, "The decision.", _Required, required=True)]
+    reason: Annotated[str | None, Written(TEXT, "The reason.", str)] = None
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedOutput:
     """Everything a case may expect. None expects nothing; an empty list expects that there is none."""
 
-    expected_steps: tuple[ExpectedStepExecution, ...] | None = None
-    expected_function_calls: tuple[ExpectedFunctionCall, ...] | None = None
-    scenario_instruction_used: str | None = None
-    processing_time_ms: float | None = None
-    """Upper bound."""
-    status: str | None = None
-    end: str | None = None
-    reason: str | None = None
-    flags: tuple[str, ...] | None = None
-    """Flags the run has, perhaps among others; empty: it has none."""
-    context: Mapping[str, Any] | None = None
-    """Context at the end, by the listed keys."""
-    fallbacks: tuple[ExpectedFallback, ...] | None = None
-    forbidden_steps: tuple[str, ...] | None = None
-    forbidden_calls: tuple[str, ...] | None = None
-    allow_missing: tuple[str, ...] = ()
-    """Keys a step may need and not find; a permission, no expectation."""
-    intake: ExpectedIntake | None = None
+    expected_steps: Annotated[tuple[ExpectedStepExecution, ...] | None, Written("a list of steps",
+        "The path: names of steps, or mappings of what is expected of each.", list)] = None
+    expected_function_calls: Annotated[tuple[ExpectedFunctionCall, ...] | None, Written("a list of calls",
+        "All calls, in order: names of functions, or mappings.", list)] = None
+    scenario_instruction_used: Annotated[str | None, Written(TEXT, "The instruction used.", str)] = None
+    processing_time_ms: Annotated[float | None, Written("a number above 0", "Upper bound.",
+        Annotated[float, Above(0)])] = None
+    status: Annotated[str | None, Written(TEXT, "Status of the run.", str)] = None
+    end: Annotated[str | None, Written(TEXT, "The state in which the run ends.", str)] = None
+    reason: Annotated[str | None, Written(TEXT, "Why it ends there.", str)] = None
+    flags: Annotated[tuple[str, ...] | None, Written(TEXTS,
+        "Flags the run has, perhaps among others; empty: it has none.", Texts)] = None
+    context: Annotated[Mapping[str, Any] | None, Written(MAPPING,
+        "Context at the end; only the listed keys are compared.", dict)] = None
+    fallbacks: Annotated[tuple[ExpectedFallback, ...] | None, Written("a list of `{step, reason}`",
+        "Steps that fall back on their handlers.", list)] = None
+    forbidden_steps: Annotated[tuple[str, ...] | None, Written("a list of steps",
+        "Steps that must not run.", list[str])] = None
+    forbidden_calls: Annotated[tuple[str, ...] | None, Written(TEXTS,
+        "Functions that must not be called.", Texts)] = None
+    allow_missing: Annotated[tuple[str, ...], Written(TEXTS,
+        "Keys a step may need and not find; a permission, not an expectation.", Texts)] = ()
+    intake: Annotated[ExpectedIntake | None, Written("a mapping `{decision, reason}`",
+        "What is decided about the input before any step runs.", dict)] = None
     artifacts: Mapping[str, Any] = field(default_factory=dict)
     """What is expected of the artifacts, by the keys their application offers."""
     modes: Mapping[str, ExpectedOutput] = field(default_factory=dict)
@@ -133,20 +154,22 @@ class ExpectedOutput:
 class EvalTestCase:
     """One case."""
 
-    scenario_id: str
-    description: str
-    category: str
-    input: Mapping[str, Any] = field(default_factory=dict)
-    """Plain values; what they mean is for the player to know."""
-    expected_output: ExpectedOutput = field(default_factory=ExpectedOutput)
-    created: str | None = None
-    tags: tuple[str, ...] = ()
-    orchestrators: tuple[str, ...] = ()
-    """Modes the case holds for; empty: all."""
-    required: bool = False
-    """Must pass whatever the threshold."""
-    deprecated: str | None = None
-    """Why it no longer counts; it is still run and shown."""
+    scenario_id: Annotated[str, Written(TEXT, "The name of the file without its suffix.", _Required,
+        required=True)]
+    description: Annotated[str, Written(TEXT, "What the case is about.", _Required, required=True)]
+    category: Annotated[str, Written(TEXT, "The group of cases it belongs to.", _Required, required=True)]
+    input: Annotated[Mapping[str, Any], Written(MAPPING,
+        "What the run is given; its meaning is the player's.", dict)] = field(default_factory=dict)
+    expected_output: Annotated[ExpectedOutput, Written(MAPPING, "What is expected of the run.",
+        dict)] = field(default_factory=ExpectedOutput)
+    created: Annotated[str | None, Written(TEXT, "When it was written.", str)] = None
+    tags: Annotated[tuple[str, ...], Written(TEXTS, "Words to select it by.", Texts)] = ()
+    orchestrators: Annotated[tuple[str, ...], Written(TEXTS,
+        "Modes the case holds for; left out: all.", Texts)] = ()
+    required: Annotated[bool, Written(FLAG, "Whether it must pass whatever the threshold.")] = False
+    deprecated: Annotated[str | None, Written(TEXT,
+        "Why it no longer counts; it is still run and shown.", str)] = None
+    # fmt: on
     file: str = ""
     """Path of its file, as people see it."""
     path_comment: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from detent.dispatch.evidence import wilson
 from detent.evals.paths import drawn
 from detent.evals.report import CaseResult, EvalReport
 from detent.insight.formatting import columns, money
+from detent.insight.percentiles import Spread
 from detent.kernel.budget import NOTHING, Spend
 
 SLOWER_RATIO, SLOWER_MS = 1.5, 50.0
@@ -77,13 +78,10 @@ def compare(before: EvalReport, after: EvalReport) -> Comparison:
 
 
 def _by_case(report: EvalReport) -> dict[str, list[CaseResult]]:
-    found: dict[str, list[CaseResult]] = {}
+    cases: dict[str, list[CaseResult]] = {}
     for case in report.cases:
-        more = [case.orchestrator] if case.orchestrator != "step" else []
-        more += [case.arm] if case.arm is not None else []
-        label = f"{case.scenario_id} [{', '.join(more)}]" if more else case.scenario_id
-        found.setdefault(label, []).append(case)
-    return found
+        cases.setdefault(replace(case, repeat=1).label, []).append(case)
+    return cases
 
 
 def _passed(plays: Sequence[CaseResult]) -> bool:
@@ -124,6 +122,10 @@ class Gap(NamedTuple):
     difference: float
     lower: float
     upper: float
+
+    def __str__(self) -> str:
+        low, high = 100 * self.lower, 100 * self.upper
+        return f"{100 * self.difference:+.1f} points ({low:+.1f} … {high:+.1f})"
 
 
 def newcombe(passed: int, n: int, base_passed: int, base_n: int) -> Gap:
@@ -170,9 +172,10 @@ def arms(report: EvalReport) -> list[Arm]:
     for name in report.arms:
         plays = [case for case in report.cases if case.arm == name and case.counted]
         passed = sum(case.passed for case in plays)
-        spend = NOTHING
+        spend, ms = NOTHING, Spread()
         for case in plays:
             spend += case.spend
+            ms.add(case.ms)
         gap = newcombe(passed, len(plays), found[0].passed, found[0].runs) if found else None
         found.append(
             Arm(
@@ -182,8 +185,8 @@ def arms(report: EvalReport) -> list[Arm]:
                 Counter(case.path for case in plays),
                 Counter(case.end or case.status or "none" for case in plays),
                 Counter(step.fallback for case in plays for step in case.steps if step.fallback is not None),
-                _rank([case.ms for case in plays], 0.5),
-                _rank([case.ms for case in plays], 0.95),
+                ms.at(0.5) or 0.0,
+                ms.at(0.95) or 0.0,
                 spend,
                 gap,
             )
@@ -191,29 +194,16 @@ def arms(report: EvalReport) -> list[Arm]:
     return found
 
 
-def _rank(values: Sequence[float], share: float) -> float:
-    """The value below which a share of all values lies, by nearest rank."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
-
-
 def render_arms(found: Sequence[Arm]) -> list[str]:
     """Arms as lines: a row each, then what they did."""
     rows = [("arm", "passed", "share", "p50 ms", "p95 ms", "tokens", "cost", "difference to the first")]
     for arm in found:
         share = f"{100 * arm.passed / arm.runs:.1f} %" if arm.runs else "–"
-        gap = arm.gap
-        said = (
-            ""
-            if gap is None
-            else f"{100 * gap.difference:+.1f} points ({100 * gap.lower:+.1f} … {100 * gap.upper:+.1f})"
-        )
-        if arm.too_few:
-            said = f"{said}   too few plays to say much".strip()
+        notes = ["" if arm.gap is None else str(arm.gap), "too few plays to say much" * arm.too_few]
         rows.append(
             (
                 arm.name, f"{arm.passed} / {arm.runs}", share, f"{arm.p50:.0f}", f"{arm.p95:.0f}",
-                f"{arm.spend.tokens:,}", money(arm.spend.cost_usd), said,
+                f"{arm.spend.tokens:,}", money(arm.spend.cost_usd), "   ".join(filter(None, notes)),
             )
         )  # fmt: skip
     lines = columns(rows, frozenset({1, 2, 3, 4, 5, 6}))

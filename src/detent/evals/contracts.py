@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from detent.kernel.errors import DetentError, nearest
 from detent.kernel.guards import Guard, when
+from detent.kernel.plain import decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,13 @@ class StepEdge:
     @property
     def keys(self) -> tuple[str, ...]:
         """The dotted keys its condition looks at, where it is written as data."""
-        return () if self.when is None or isinstance(self.when, Guard) else tuple(self.when)
+        if not isinstance(self.when, Guard):
+            return tuple(self.when or ())
+        try:
+            condition = decode(self.when.name)
+        except ValueError:
+            return ()
+        return tuple(condition) if isinstance(condition, dict) else ()
 
 
 @dataclass(frozen=True, slots=True)

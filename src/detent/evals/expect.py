@@ -6,6 +6,7 @@ Whether the moves themselves were allowed is checked in `transitions`, everythin
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -14,14 +15,15 @@ from detent.evals.contracts import Contracts, StepContract, UnknownStep
 from detent.evals.failure import StepFailure
 from detent.evals.likeness import MISSING, differences, plainly, same_text, stands_in, told
 from detent.evals.paths import beside, short_names
-from detent.evals.played import PlayedCall, PlayedStep
+from detent.evals.played import PlayedStep
+from detent.insight.visits import FunctionCall
 from detent.kernel.guards import dig
 
 Verdict = tuple[bool, list[StepFailure]]
-"""Whether everything came true, and what did not."""
+"""Whether all expectations hold, and the failures."""
 Rules = Contracts | Mapping[str, StepContract]
 NONE = "none"
-"""How it is told that there is nothing."""
+"""Shown where there is nothing."""
 
 
 # -- the path -----------------------------------------------------------------------------------------------
@@ -48,11 +50,7 @@ def validate_step_sequence(
     path = [step.step_name for step in ran]
     failures = list(_path_failures(names, ran, rules))
     if failures:
-        first = failures[0]
-        failures[0] = StepFailure(
-            first.scenario_id, first.position, first.step_name, first.kind, first.expected, first.actual,
-            first.hint, beside(names, path),
-        )  # fmt: skip
+        failures[0] = replace(failures[0], lines=beside(names, path))
     for at, index in _pairs(names, path):
         failures += _step_failures(index + 1, wanted[at], ran[index], known)
     return not failures, [failure.of(scenario_id) for failure in failures]
@@ -119,8 +117,8 @@ def _chosen(ran: Sequence[PlayedStep], index: int, contracts: Contracts | None) 
     contract = contracts.steps.get(before.step_name) if contracts is not None else None
     keys = dict.fromkeys(key for edge in (contract.edges if contract else ()) for key in edge.keys)
     looked = [f"{key} = {told(value)}" for key in keys if (value := dig(data, key)) is not None]
-    said = f"{short} chose it" + (f": {before.reason}" if before.reason and not looked else "")
-    return "; ".join([said, *looked])
+    sentence = f"{short} chose it" + (f": {before.reason}" if before.reason and not looked else "")
+    return "; ".join([sentence, *looked])
 
 
 def _ended(ran: Sequence[PlayedStep]) -> str:
@@ -190,7 +188,7 @@ def _function_failures(
 
 
 def _args_failures(
-    name: Any, wanted: Mapping[str, Any], calls: Sequence[PlayedCall], failed: Any
+    name: Any, wanted: Mapping[str, Any], calls: Sequence[FunctionCall], failed: Any
 ) -> Iterator[StepFailure]:
     """Every call of the function must have the arguments; without a name, some call of the step."""
     if isinstance(name, str):
@@ -205,7 +203,7 @@ def _args_failures(
         yield failed("function_args", f"a call with {told(wanted)}", _calls_text(calls))
 
 
-def _calls_text(calls: Iterable[PlayedCall]) -> str:
+def _calls_text(calls: Iterable[FunctionCall]) -> str:
     return ", ".join(f"{call.function_name} {told(call.arguments)}" for call in calls) or NONE
 
 
@@ -214,7 +212,7 @@ def _calls_text(calls: Iterable[PlayedCall]) -> str:
 
 def validate_function_calls(
     expected: Sequence[ExpectedFunctionCall | str] | None,
-    actual: Sequence[PlayedCall],
+    actual: Sequence[FunctionCall],
     *,
     scenario_id: str = "",
     planned: Iterable[str] = (),
@@ -228,7 +226,7 @@ def validate_function_calls(
     may_fail, barred = set(planned), set(forbidden)
     positions = {id(call): place for place, call in enumerate(actual, 1)}
 
-    def failed(kind: str, call: PlayedCall | None, wanted: Any, there: Any, hint: str = "") -> None:
+    def failed(kind: str, call: FunctionCall | None, wanted: Any, there: Any, hint: str = "") -> None:
         step = call.step_name if call is not None else None
         failures.append(StepFailure(scenario_id, None, step, kind, plainly(wanted), plainly(there), hint))
 
@@ -257,7 +255,7 @@ def _count(names: Sequence[str], called: Sequence[str]) -> str:
     return "; ".join(parts) or "the order differs"
 
 
-def _call_failures(expected: ExpectedFunctionCall, call: PlayedCall, failed: Any) -> None:
+def _call_failures(expected: ExpectedFunctionCall, call: FunctionCall, failed: Any) -> None:
     name = expected.function_name
     for where, wanted, actual, hint in differences(expected.arguments or {}, call.arguments):
         failed("call_arguments", call, f"{name} {where} = {told(wanted)}", told(actual), hint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from detent.evals.likeness import told
@@ -115,24 +115,12 @@ class StepFailure:
 
     def to_plain(self) -> dict[str, Any]:
         """As plain values."""
-        return {
-            "scenario_id": self.scenario_id,
-            "position": self.position,
-            "step_name": self.step_name,
-            "kind": self.kind,
-            "expected": self.expected,
-            "actual": self.actual,
-            "hint": self.hint,
-            "lines": list(self.lines),
-        }
+        return {**asdict(self), "lines": list(self.lines)}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> StepFailure:
         """Read back what `to_plain` wrote."""
-        return cls(
-            plain["scenario_id"], plain["position"], plain["step_name"], plain["kind"], plain["expected"],
-            plain["actual"], plain["hint"], tuple(plain["lines"]),
-        )  # fmt: skip
+        return cls(**{**plain, "lines": tuple(plain["lines"])})
 
 
 def _brief(value: Any) -> str:

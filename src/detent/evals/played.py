@@ -14,25 +14,11 @@ from typing import Any, Protocol
 from detent.evals.artifacts import Artifacts
 from detent.evals.case import STEP, EvalTestCase
 from detent.evals.contracts import Contracts, StepContract
+from detent.insight.visits import FunctionCall
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.errors import DetentError
 
 # -- what happened ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class PlayedCall:
-    """One function that was called: a query asked, or an effect performed."""
-
-    function_name: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    result: Any = None
-    success: bool = True
-    error_message: str | None = None
-    step_name: str | None = None
-    """The step that called it; None where there are no steps."""
-    kind: str = "query"
-    """query or effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +37,7 @@ class PlayedStep:
     mode: str = "deterministic"
     fallback: str | None = None
     """Why the handler decided in the agent's place."""
-    calls: tuple[PlayedCall, ...] = ()
+    calls: tuple[FunctionCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +53,7 @@ class Played:
     """What came of a case."""
 
     steps: tuple[PlayedStep, ...] = ()
-    calls: tuple[PlayedCall, ...] = ()
+    calls: tuple[FunctionCall, ...] = ()
     """All calls in order, those of the steps included."""
     status: str | None = None
     end: str | None = None

@@ -28,7 +28,7 @@ from detent.evals.artifacts import Artifacts
 from detent.evals.case import STEP, EvalTestCase
 from detent.evals.contracts import Contracts, UnknownStep
 from detent.evals.plans import Answered, Plans, script_of
-from detent.evals.played import Intake, Played, PlayedCall, PlayedStep, PlayFailed, PlayOptions
+from detent.evals.played import Intake, Played, PlayedStep, PlayFailed, PlayOptions
 from detent.evals.reading import INPUT_KEYS
 from detent.insight.visits import FunctionCall, StepVisit, blobs_of, visits
 from detent.kernel.entries import Entry
@@ -367,7 +367,7 @@ async def fold(store: Store, run: Run, session: Session, contracts: Contracts) -
     flags = run.data.get("flags")
     return Played(
         steps=steps,
-        calls=tuple(_call(call) for visit in found for call in visit.calls),
+        calls=tuple(call for visit in found for call in visit.calls),
         status=run.status.value,
         end=run.state if run.state in contracts.ends | contracts.always else None,
         reason=run.reason,
@@ -392,27 +392,20 @@ async def _visited(store: Store, visit: StepVisit, session: Session) -> PlayedSt
         visit.reason,
         visit.mode,
         visit.fallback,
-        tuple(_call(call) for call in session.own_calls(visit)),
-    )
-
-
-def _call(call: FunctionCall) -> PlayedCall:
-    args = call.arguments if isinstance(call.arguments, Mapping) else {}
-    return PlayedCall(
-        call.function_name, args, call.result, call.success, call.error_message, call.step_name, call.kind
+        tuple(session.own_calls(visit)),
     )
 
 
 async def _whole(store: Store, data: Mapping[str, Any]) -> dict[str, Any]:
     """Data with values kept outside the journal in their place."""
-    found: dict[str, Any] = {}
+    whole: dict[str, Any] = {}
     for key, value in data.items():
         if isinstance(value, Mapping) and set(value) == {"$blob", "size"}:
             raw = await store.blob(value["$blob"])
-            found[key] = None if raw is None else decode(raw)
+            whole[key] = None if raw is None else decode(raw)
         else:
-            found[key] = value
-    return found
+            whole[key] = value
+    return whole
 
 
 def _start(entries: Sequence[Entry]) -> dict[str, Any]:

@@ -1,19 +1,36 @@
-"""Reads case files: every problem of every file at once, each with its line.
+"""Reads case files: all problems of all files at once, each with its line.
 
-What a key of `input` means is for the player to know; here it is only seen to that the player knows it.
+The format is declared in `case`; here are the rules between its keys. The player declares the keys of `input`
+and the artifacts that a case may expect something of.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, make_dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
-from detent.authoring.document import DATA_VALUES, decoded, read_document
+from detent.authoring import model
+from detent.authoring.document import DATA_VALUES, below, core, decoded, path_of, read_document
+from detent.authoring.model import ModelReader, Written
 from detent.authoring.problem import DocumentError, Place, Problem, in_order
-from detent.evals.case import STEP, EvalTestCase
-from detent.evals.expectations import Reader, expects_anything, read_expected
+from detent.evals.artifacts import Artifacts
+from detent.evals.case import (
+    FLAG,
+    MAPPING,
+    STEP,
+    TEXT,
+    TEXTS,
+    EvalTestCase,
+    ExpectedFallback,
+    ExpectedFunctionCall,
+    ExpectedIntake,
+    ExpectedOutput,
+    ExpectedStepExecution,
+    Texts,
+)
 from detent.evals.plans import FAULTS, OK
 from detent.evals.played import Player, artifacts_of, orchestrators_of
 from detent.evals.references import resolve_case
@@ -26,10 +43,14 @@ INPUT_KEYS: Mapping[str, type] = {
 """Keys of `input` that mean the same everywhere, with their types; a player says which others it takes."""
 ATTEMPTS = (*FAULTS, OK)
 """What one attempt at a function may be planned to come to."""
-_TOP = (
-    "scenario_id", "description", "category", "created", "tags", "orchestrators", "required", "deprecated",
-    "input", "expected_output",
-)  # fmt: skip
+STEP_ONLY = ("expected_steps", "forbidden_steps", "fallbacks", "allow_missing")
+"""Expectations only a path can meet; they have no place under a mode without steps."""
+_VALUES: Mapping[type, Any] = {
+    bool: Annotated[bool, Written(FLAG, "")], dict: Annotated[dict, Written(MAPPING, "")],
+    str: Annotated[str, Written(TEXT, "")], list: Annotated[list, Written("a list", "")],
+    tuple: Annotated[Any, Written(TEXTS, "", Texts)], object: Annotated[Any, Written("a value", "")],
+}  # fmt: skip
+"""Types of the keys that players declare."""
 _SUFFIXES = (".yaml", ".yml")
 
 
@@ -128,43 +149,12 @@ def read_case(
     document.log_warnings()
     if document.value is None and document.errors:
         return None, list(document.errors)
-    reader = Reader(document)
+    reader = _Reader(document, "")
+    reader.problems += document.errors
     if not isinstance(document.value, Mapping):
-        reader.problem((), "a case file holds scenario_id, description, category, …")
+        reader.wrong("", "", "a case file holds scenario_id, description, category, …")
         return None, reader.problems
-    top = reader.mapping(document.value, (), _TOP)
-    scenario_id = reader.needed(top, "scenario_id")
-    if scenario_id and stem is not None and scenario_id != stem:
-        reader.problem(("scenario_id",), f"scenario_id is '{scenario_id}', the file's name says '{stem}'.")
-    description, category = reader.needed(top, "description"), reader.needed(top, "category")
-    if "expected_output" not in top:
-        reader.problem((), "'expected_output' is missing.")
-    said = top.get("expected_output")
-    modes = orchestrators_of(player) if player is not None else (STEP,)
-    artifacts = artifacts_of(player) if player is not None else ()
-    expected = read_expected(reader, said, ("expected_output",), artifacts=artifacts, modes=modes)
-    if isinstance(said, Mapping) and not expects_anything(said):
-        reader.problem(("expected_output",), "a case needs at least one expectation.")
-    required = reader.flag(top.get("required", False), ("required",))
-    deprecated = reader.text(top.get("deprecated"), ("deprecated",))
-    if required and deprecated is not None:
-        reader.problem(("deprecated",), "a deprecated case does not count, so it cannot be required.")
-    case = EvalTestCase(
-        scenario_id or stem or "",
-        description or "",
-        category or "",
-        input=_read_input(reader, top.get("input"), INPUT_KEYS if player is None else player.input_keys),
-        expected_output=expected,
-        created=reader.text(top.get("created"), ("created",)),
-        tags=reader.texts(top.get("tags"), ("tags",)) or (),
-        orchestrators=reader.modes(top.get("orchestrators"), ("orchestrators",), modes),
-        required=bool(required),
-        deprecated=deprecated,
-        file=shown,
-        path_comment=_comment(decoded(raw)),
-        places={**document.places, **document.keys},
-    )
-    return case, reader.problems
+    return reader.case(document.value, player, shown, stem, _comment(decoded(raw))), reader.problems
 
 
 def _comment(text: str) -> str:
@@ -173,48 +163,200 @@ def _comment(text: str) -> str:
     return first.lstrip("#").strip() if first.startswith("#") else ""
 
 
-# -- input --------------------------------------------------------------------------------------------------
+@cache
+def _expectations(artifacts: tuple[Artifacts, ...], modes: tuple[str, ...], steps: bool) -> Any:
+    """The keys of `expected_output`, with those of the artifacts and of the modes other than `step`."""
+    keys = get_type_hints(ExpectedOutput, include_extras=True)
+    keys = {key: hint for key, hint in keys.items() if steps or key not in STEP_ONLY}
+    keys |= {key: _VALUES[kind] for one in artifacts for key, kind in one.keys.items()}
+    keys |= {mode: _VALUES[dict] for mode in modes if steps and mode != STEP}
+    return make_dataclass("ExpectedOutput", keys.items())
 
 
-def _read_input(reader: Reader, value: Any, known: Collection[str]) -> Mapping[str, Any]:
-    way = ("input",)
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        reader.problem(way, "'input' takes named values.")
-        return {}
-    for key in value:
-        if key in known:
-            continue
-        here = (*way, key)
-        there = f"It understands: {', '.join(sorted(known)) or 'none'}."
-        if key in INPUT_KEYS:
-            reader.problem(here, f"'input.{key}' means nothing to what plays this suite. {there}")
-        else:
-            reader.problem(here, f"unknown key 'input.{key}'.{nearest(key, known) or ' ' + there}")
-    _input_types(reader, value, {**INPUT_KEYS, **(known if isinstance(known, Mapping) else {})})
-    return {key: item for key, item in value.items() if key in known and item is not None}
+class _Reader(ModelReader):
+    """Reads one case file."""
 
+    at_keys = True
 
-def _input_types(reader: Reader, value: Mapping[str, Any], types: Mapping[str, type]) -> None:
-    for key, kind in types.items():
-        way = ("input", key)
-        if kind is dict:
-            reader.any_mapping(value.get(key), way)
-        elif kind is str:
-            reader.step(value.get(key), way)
-        elif kind is list:
-            reader.items(value.get(key), way)
-        else:
-            reader.texts(value.get(key), way)
-    for key in ("steps", "agent_replies"):
-        if isinstance(value.get(key), Mapping):
-            for step in value[key]:
-                reader.not_bare(("input", key, step))
-    planned = value["failures"] if isinstance(value.get("failures"), Mapping) else {}
-    for function in planned:
-        here = ("input", "failures", function)
-        for index, word in enumerate(reader.texts(planned[function], here) or ()):
-            if word not in ATTEMPTS:
+    def case(
+        self, given: Mapping[str, Any], player: Player | None, shown: str, stem: str | None, comment: str
+    ) -> EvalTestCase:
+        """The whole file, as far as it is usable."""
+        values = self.fields(EvalTestCase, given, "", "a case")
+        scenario_id = values.get("scenario_id")
+        if scenario_id and stem is not None and scenario_id != stem:
+            self.wrong("", "scenario_id", f"scenario_id is '{scenario_id}', the file's name says '{stem}'.")
+        modes = orchestrators_of(player) if player is not None else (STEP,)
+        artifacts = tuple(artifacts_of(player)) if player is not None else ()
+        expected = values.pop("expected_output", None)
+        if "expected_output" not in given:
+            self.wrong("", "", "'expected_output' is missing.")
+        elif expected is not None and not any(
+            value is not None for key, value in expected.items() if key != "allow_missing"
+        ):
+            self.wrong("", "expected_output", "a case needs at least one expectation.")
+        if values.get("required") and "deprecated" in values:
+            message = "a deprecated case does not count, so it cannot be required."
+            self.wrong("", "deprecated", message)
+        self.modes(values, modes)
+        tags = texts(values.pop("tags", ()))
+        values = {"scenario_id": stem or "", "description": "", "category": "", **values}
+        return EvalTestCase(
+            **values | {"input": self.input(values.get("input", {}), player)},
+            tags=tags,
+            expected_output=self.expected(expected or {}, "expected_output", artifacts, modes),
+            file=shown,
+            path_comment=comment,
+            places={**self.document.places, **self.document.keys},
+        )
+
+    def modes(self, values: dict[str, Any], known: tuple[str, ...]) -> None:
+        """The player has the modes the case holds for."""
+        if "orchestrators" not in values:
+            return
+        values["orchestrators"] = texts(values["orchestrators"])
+        for index, mode in enumerate(values["orchestrators"]):
+            if mode not in known:
+                choices = f"{nearest(mode, known)} There are: {', '.join(known)}."
+                self.wrong("", f"orchestrators[{index}]", f"there is no orchestrator '{mode}'.{choices}")
+        if not values["orchestrators"]:
+            self.wrong("", "orchestrators", "'orchestrators' is empty, so the case would never be played.")
+
+    def input(self, given: Mapping[str, Any], player: Player | None) -> Mapping[str, Any]:
+        """The input, by the keys its player declares."""
+        known = INPUT_KEYS if player is None else player.input_keys
+        types = {**INPUT_KEYS, **(known if isinstance(known, Mapping) else {})}
+        keys = {key: _VALUES[types.get(key, object)] for key in sorted(known)}
+        values = self.fields(make_dataclass("Input", keys.items()), given, "input", "this suite's input")
+        for key in ("steps", "agent_replies"):
+            for step in given[key] if isinstance(given.get(key), Mapping) else ():
+                path = path_of("input", key, step)
+                written = self.document.bare_key(path)
+                if written is not None and not isinstance(core(written), str):
+                    message = f'{written} is a number to YAML; quote the step: "{written}".'
+                    self.wrong("", path, message)
+        failures = given.get("failures")
+        for function, attempts in failures.items() if isinstance(failures, Mapping) else ():
+            self.attempts(attempts, path_of("input", "failures", function))
+        return values
+
+    def attempts(self, given: Any, path: str) -> None:
+        """What the attempts at a function are planned to come to."""
+        for index, word in enumerate(texts(given)):
+            if not isinstance(word, str):
+                place = f"{path}[{index}]" if isinstance(given, list) else path
+                self.wrong("", place, f"'{path}' is {TEXTS}.")
+            elif word not in ATTEMPTS:
                 choices = f"{nearest(word, ATTEMPTS)} It takes: {', '.join(ATTEMPTS)}."
-                reader.problem((*here, index), f"there is no fault '{word}'.{choices}")
+                self.wrong("", f"{path}[{index}]", f"there is no fault '{word}'.{choices}")
+
+    def expected(
+        self,
+        given: Mapping[str, Any],
+        path: str,
+        artifacts: tuple[Artifacts, ...],
+        modes: tuple[str, ...],
+        steps: bool = True,
+    ) -> ExpectedOutput:
+        """What a case expects: of its run, of the artifacts, and what differs in a mode other than `step`."""
+        values = self.fields(_expectations(artifacts, modes, steps), given, path, f"'{path}'")
+        others = {mode: values.pop(mode) for mode in modes if steps and mode in values and mode != STEP}
+        left = {
+            key: texts(values.pop(key)) if kind is tuple else values.pop(key)
+            for one in artifacts
+            for key, kind in one.keys.items()
+            if key in values
+        }
+        for key, read in (
+            ("expected_steps", self.expected_step),
+            ("expected_function_calls", self.expected_call),
+            ("fallbacks", self.expected_fallback),
+        ):
+            if key in values:
+                items = [read(item, f"{path}.{key}[{index}]") for index, item in enumerate(values[key])]
+                values[key] = tuple(item for item in items if item is not None)
+        if "intake" in values:
+            intake = self.fields(ExpectedIntake, values["intake"], f"{path}.intake", "an expected intake")
+            values["intake"] = ExpectedIntake(**{"decision": "", **intake})
+        for key in ("flags", "forbidden_steps", "forbidden_calls", "allow_missing"):
+            if key in values:
+                values[key] = texts(values[key])
+        return ExpectedOutput(
+            **values,
+            artifacts=left,
+            modes={
+                mode: self.expected(other, f"{path}.{mode}", artifacts, modes, steps=False)
+                for mode, other in others.items()
+            },
+        )
+
+    def expected_step(self, given: Any, path: str) -> ExpectedStepExecution | None:
+        """One step of the path."""
+        values = self.item(ExpectedStepExecution, given, path, "an expected step", "step_name")
+        if values is None:
+            return None
+        for key in ("function_call", "fallback"):
+            if isinstance(given, Mapping) and key in given and given[key] is None:
+                values[key] = None
+        call, args = values.get("function_call"), values.get("function_args")
+        if isinstance(call, list):
+            call = values["function_call"] = texts(call) or None
+        if args is not None and isinstance(call, tuple):
+            self.args_by_function(args, call, f"{path}.function_args")
+        elif args is not None and "function_call" in values and call is None:
+            message = "a step that calls no function has no function_args."
+            self.wrong("", f"{path}.function_args", message)
+        for key in ("output_contains", "output_excludes"):
+            if key in values:
+                values[key] = texts(values[key])
+        return ExpectedStepExecution(**{"step_name": "", **values})
+
+    def args_by_function(self, args: Mapping[str, Any], functions: tuple[str, ...], path: str) -> None:
+        """With several functions, arguments stand below the name of each."""
+        for key, value in args.items():
+            if key not in functions:
+                message = f"with several functions, function_args goes by their names; '{key}' is none of "
+                self.wrong("", below(path, key), f"{message}them: {', '.join(functions)}.")
+            elif value is not None and not isinstance(value, Mapping):
+                self.wrong("", below(path, key), f"'{below(path, key)}' is {MAPPING}.")
+
+    def expected_call(self, given: Any, path: str) -> ExpectedFunctionCall | None:
+        """One call."""
+        values = self.item(ExpectedFunctionCall, given, path, "an expected call", "function_name")
+        if values is None:
+            return None
+        if "arguments_contain" in values:
+            by_argument = values["arguments_contain"].items()
+            values["arguments_contain"] = {key: texts(value or ()) for key, value in by_argument}
+        values["body_contains"] = texts(values.get("body_contains", ()))
+        return ExpectedFunctionCall(**{"function_name": "", **values})
+
+    def expected_fallback(self, given: Any, path: str) -> ExpectedFallback | None:
+        """One fallback."""
+        values = self.item(ExpectedFallback, given, path, "an expected fallback")
+        return None if values is None else ExpectedFallback(**{"step": "", **values})
+
+
+def texts(value: Any) -> tuple[Any, ...]:
+    """The items of a list that have a value; any other value stands for a list of it."""
+    items = value if isinstance(value, list | tuple) else (value,)
+    return tuple(item for item in items if item is not None)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of case files, for editors. Players add keys to `input` and `expected_output`."""
+    dialect = "https://json-schema.org/draft/2020-12/schema"
+    schema = {"$schema": dialect, "title": "Detent eval case", **model.json_schema(EvalTestCase)}
+    expected = {**model.json_schema(ExpectedOutput), "additionalProperties": True}
+    for key, of, name in (
+        ("expected_steps", ExpectedStepExecution, True),
+        ("expected_function_calls", ExpectedFunctionCall, True),
+        ("fallbacks", ExpectedFallback, False),
+    ):
+        item = model.json_schema(of)
+        items = {"anyOf": [{"type": "string"}, item]} if name else item
+        expected["properties"][key]["anyOf"][0]["items"] = items
+    expected["properties"]["intake"]["anyOf"][0] = model.json_schema(ExpectedIntake)
+    schema["properties"]["expected_output"] = expected
+    schema["required"].append("expected_output")
+    return schema

@@ -26,8 +26,8 @@ def resolve_case(
     try:
         found = contracts(case)
     except Exception as error:
-        said = str(error) if isinstance(error, DetentError) else f"{type(error).__name__}: {error}"
-        message = f"its steps cannot be read: {' '.join(said.split())}"
+        reason = str(error) if isinstance(error, DetentError) else f"{type(error).__name__}: {error}"
+        message = f"its steps cannot be read: {' '.join(reason.split())}"
         return case, [Problem("", message, case.place("input"))]
     return (case, []) if found is None else resolve(case, Contracts.of(found))
 
@@ -67,14 +67,14 @@ def resolve(case: EvalTestCase, contracts: Contracts) -> tuple[EvalTestCase, lis
             replace(one, step=name(one.step, begin, "fallbacks", index, "step"))
             for index, one in enumerate(expected.fallbacks)
         )
-    said = dict(case.input)
-    if isinstance(start := said.get("start_step"), str):
-        said["start_step"] = name(start, "input", "start_step")
+    given = dict(case.input)
+    if isinstance(start := given.get("start_step"), str):
+        given["start_step"] = name(start, "input", "start_step")
     for key in ("steps", "agent_replies"):
-        if isinstance(by_step := said.get(key), Mapping):
-            said[key] = {name(str(step), "input", key, str(step)): value for step, value in by_step.items()}
+        if isinstance(by_step := given.get(key), Mapping):
+            given[key] = {name(str(step), "input", key, str(step)): value for step, value in by_step.items()}
     wrong += _unknown_calls(case, contracts)
-    case = replace(case, input=said)
+    case = replace(case, input=given)
     return replace(case, expected_output=replace(expected, **changes)), wrong
 
 
@@ -88,9 +88,9 @@ def _unknown_calls(case: EvalTestCase, contracts: Contracts) -> list[Problem]:
     for index, function in enumerate(case.expected_output.forbidden_calls or ()):
         if function not in known:
             path = path_of("expected_output", "forbidden_calls", index)
-            there = ", ".join(known) or "none"
+            names = ", ".join(known) or "none"
             hint = nearest(function, known)
-            message = f"no step may call '{function}'.{hint} Functions of the steps: {there}."
+            message = f"no step may call '{function}'.{hint} Functions of the steps: {names}."
             wrong.append(Problem("", message, case.place(path), path))
     return wrong
 
@@ -100,14 +100,14 @@ def stated_path(case: EvalTestCase, contracts: Contracts | None = None) -> tuple
     if case.expected_output.expected_steps is not None:
         names = [step.step_name for step in case.expected_output.expected_steps]
     else:
-        said = _PATH.match(case.path_comment)
-        names = [word for word in _ARROWS.split(said.group(1)) if word] if said is not None else []
+        match = _PATH.match(case.path_comment)
+        names = [word for word in _ARROWS.split(match.group(1)) if word] if match is not None else []
     if contracts is None:
         return tuple(names)
     path: list[str] = []
-    for one in names:
+    for name in names:
         try:
-            path.append(contracts.resolve(one))
+            path.append(contracts.resolve(name))
         except UnknownStep:
-            path.append(one)
+            path.append(name)
     return tuple(path)

@@ -6,7 +6,7 @@ Terminal, JSON and JUnit are drawn from this one value, so they agree.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from detent.evals.failure import StepFailure
@@ -16,6 +16,8 @@ from detent.kernel.plain import decode
 
 THRESHOLD = 99.0
 """Percent of the counted cases that must pass."""
+_LISTS = ("path", "calls", "not_applicable")
+"""Fields of a result that are lists in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,34 +75,18 @@ class CaseResult:
 
     def to_plain(self) -> dict[str, Any]:
         """As plain values."""
-        return {
-            "scenario_id": self.scenario_id,
-            "category": self.category,
-            "file": self.file,
-            "passed": self.passed,
-            "ms": self.ms,
-            "path": list(self.path),
-            "status": self.status,
-            "end": self.end,
-            "calls": list(self.calls),
-            "spend": self.spend.to_plain(),
-            "failures": [failure.to_plain() for failure in self.failures],
-            "repeat": self.repeat,
-            "orchestrator": self.orchestrator,
-            "arm": self.arm,
-            "required": self.required,
-            "deprecated": self.deprecated,
-            "not_applicable": list(self.not_applicable),
-            "steps": [{one.name: getattr(step, one.name) for one in fields(step)} for step in self.steps],
-            "run_id": self.run_id,
-        }
+        values: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        values |= {name: list(values[name]) for name in _LISTS}
+        values["spend"] = self.spend.to_plain()
+        values["failures"] = [failure.to_plain() for failure in self.failures]
+        values["steps"] = [asdict(step) for step in self.steps]
+        return values
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> CaseResult:
         """Read back what `to_plain` wrote."""
         values = dict(plain)
-        for name in ("path", "calls", "not_applicable"):
-            values[name] = tuple(values[name])
+        values |= {name: tuple(values[name]) for name in _LISTS}
         values["spend"] = Spend.from_plain(values["spend"])
         values["failures"] = tuple(StepFailure.from_plain(one) for one in values["failures"])
         values["steps"] = tuple(StepRecord(**one) for one in values["steps"])
@@ -192,17 +178,9 @@ class EvalReport:
     def from_plain(cls, plain: Mapping[str, Any]) -> EvalReport:
         """Read back what `to_plain` wrote."""
         try:
-            return cls(
-                suite=plain["suite"],
-                started_at=plain["started_at"],
-                orchestrator=plain["orchestrator"],
-                model=plain["model"],
-                threshold=plain["threshold"],
-                cases=tuple(CaseResult.from_plain(case) for case in plain["cases"]),
-                unstable=tuple(plain["unstable"]),
-                deterministic=plain["deterministic"],
-                arms=tuple(plain["arms"]),
-            )
+            values = {one.name: plain[one.name] for one in fields(cls)}
+            values |= {name: tuple(plain[name]) for name in ("unstable", "arms")}
+            return cls(**values | {"cases": tuple(CaseResult.from_plain(case) for case in plain["cases"])})
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ConfigurationError(
                 f"This is no report of an eval: {type(error).__name__} {error}."

@@ -14,6 +14,7 @@ from detent.evals.contracts import Contracts
 from detent.evals.expect import NONE, validate_function_calls, validate_step_sequence
 from detent.evals.failure import StepFailure
 from detent.evals.outcome import MULTI_STEP, validate_outcome, validate_time
+from detent.evals.plans import OK, listed
 from detent.evals.played import (
     Played,
     Player,
@@ -255,16 +256,11 @@ def cases_in(cases: Iterable[EvalTestCase], mode: str) -> list[EvalTestCase]:
 
 def planned_failures(case: EvalTestCase) -> frozenset[str]:
     """Functions a case has fail on purpose: by `failures`, or by a mocked answer that is an error."""
-    planned: set[str] = set()
-    failures = case.input.get("failures")
-    for function, words in failures.items() if isinstance(failures, Mapping) else ():
-        if any(word != "ok" for word in (words if isinstance(words, list) else [words])):
+    failures = case.input.get("failures") or {}
+    planned = {function for function, words in failures.items() if any(word != OK for word in listed(words))}
+    for function, answers in (case.input.get("mock_function_responses") or {}).items():
+        if any(isinstance(answer, Mapping) and answer.get("error") for answer in listed(answers)):
             planned.add(function)
-    mocks = case.input.get("mock_function_responses")
-    for function, answers in mocks.items() if isinstance(mocks, Mapping) else ():
-        for answer in answers if isinstance(answers, list) else [answers]:
-            if isinstance(answer, Mapping) and answer.get("error"):
-                planned.add(function)
     return frozenset(planned)
 
 
@@ -316,8 +312,8 @@ def _raised(case: EvalTestCase, error: BaseException) -> StepFailure:
     if isinstance(error, PlayFailed):
         wanted = "the case as it is written"
         return StepFailure(case.scenario_id, None, error.step_name, "play", wanted, text, error.hint)
-    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return StepFailure(case.scenario_id, None, None, "crash", "what was played", said)
+    sentence = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return StepFailure(case.scenario_id, None, None, "crash", "what was played", sentence)
 
 
 def _unsteady(result: CaseResult, first: Trace, other: Trace) -> StepFailure:

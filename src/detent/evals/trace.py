@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from detent.evals.likeness import plainly
-from detent.evals.played import Played, PlayedCall
+from detent.evals.played import Played
+from detent.insight.visits import FunctionCall
 from detent.kernel.plain import canonical
 
 Trace = tuple[tuple[str, str], ...]
@@ -61,7 +62,7 @@ def _lines(played: Played) -> Iterator[tuple[str, str]]:
     yield "end", f"{played.status} {played.end} {played.reason} {', '.join(played.flags)}"
 
 
-def _call(call: PlayedCall) -> str:
+def _call(call: FunctionCall) -> str:
     fate = "" if call.success else f" failed {call.error_message}"
     arguments, result = canonical(_kept(plainly(call.arguments))), canonical(_kept(plainly(call.result)))
     return f"{call.kind} {call.function_name} {arguments} gave {result}{fate}"

@@ -154,17 +154,5 @@ def _condition(edge: StepEdge) -> str:
 
 def _values(edges: Iterable[StepEdge], data: Mapping[str, Any]) -> str:
     """The data the conditions looked at."""
-    keys = dict.fromkeys(key for edge in edges for key in _keys(edge))
+    keys = dict.fromkeys(key for edge in edges for key in edge.keys)
     return ", ".join(f"{key} = {told(dig(data, key))}" for key in keys) or "it does not hold"
-
-
-def _keys(edge: StepEdge) -> tuple[str, ...]:
-    if not isinstance(edge.when, Guard):
-        return edge.keys
-    import json
-
-    try:
-        said = json.loads(edge.when.name)
-    except ValueError:
-        return ()
-    return tuple(said) if isinstance(said, dict) else ()

@@ -1,7 +1,6 @@
 """Comparison of two runs: where they first diverge, what differs there, and how each ended.
 
-What always differs between two runs (times, epochs, ids, who died and what had to be tried again) is left out
-unless asked for.
+Aspects that always differ between two runs (times, epochs, ids, takeovers, retries) are left out by default.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ from detent.kernel.entries import (
     Tagged,
 )
 from detent.kernel.ids import ROOT
+from detent.kernel.plain import to_plain
 from detent.kernel.run import Run
 from detent.kernel.run_config import ORIGIN
 
@@ -118,26 +118,7 @@ class Comparison:
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
-        divergence = self.divergence
-        return {
-            "equal": self.equal,
-            "same": self.same,
-            "divergence": None
-            if divergence is None
-            else {
-                "seq_a": divergence.seq_a,
-                "seq_b": divergence.seq_b,
-                "what_a": divergence.what_a,
-                "what_b": divergence.what_b,
-                "differences": [
-                    {"aspect": item.aspect, "path": item.path, "a": item.a, "b": item.b}
-                    for item in divergence.differences
-                ],
-                "left_out": divergence.left_out,
-            },
-            "a": _summary_plain(self.a),
-            "b": _summary_plain(self.b),
-        }
+        return {"equal": self.equal, **to_plain(self)}
 
 
 def compare(
@@ -165,7 +146,7 @@ def compare(
     return Comparison(same, divergence, _summary(journal_a), _summary(journal_b))
 
 
-# -- what is compared ---------------------------------------------------------------------------------------
+# -- compared facts ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +200,7 @@ def _left_out(body: Body, also: Collection[Also]) -> bool:
         return waits and "retries" not in also
     if isinstance(body, Noted):
         return "notes" not in also
-    if isinstance(body, Forked):  # a fork that changed nothing is the same run once more
+    if isinstance(body, Forked):  # a fork without changes is the same run
         return not (body.set or body.config or body.budget) and "run_ids" not in also
     return False
 
@@ -382,7 +363,7 @@ def _differences(a: _Point | None, b: _Point | None) -> Iterator[Difference]:
         return
     for key in dict.fromkeys([*a.facts, *b.facts]):
         if a.kind != b.kind and not (key in a.facts and key in b.facts):
-            continue  # of different kinds only what both speak of can differ
+            continue  # of entries of different kinds, only shared aspects can differ
         aspect, path = key
         for where, pair in _differing(a.facts.get(key), b.facts.get(key), path):
             yield Difference(aspect, where, *pair)
@@ -436,22 +417,6 @@ def _summary(journal: list[Entry]) -> Summary:
         used["cost_usd"],
         tuple(effects),
     )
-
-
-def _summary_plain(summary: Summary) -> dict[str, Any]:
-    return {
-        "flow": summary.flow,
-        "status": summary.status,
-        "state": summary.state,
-        "reason": summary.reason,
-        "path": list(summary.path),
-        "entries": summary.entries,
-        "elapsed_seconds": summary.elapsed_seconds,
-        "work_seconds": summary.work_seconds,
-        "tokens": summary.tokens,
-        "cost_usd": summary.cost_usd,
-        "effects": list(summary.effects),
-    }
 
 
 def render(comparison: Comparison, a: str = "a", b: str = "b") -> str:

@@ -1,14 +1,13 @@
 """Metrics of one run, from its journal, and of all runs of a flow.
 
-The adding up of a run is the kernel's `StateHistory`; this module puts its figures beside what the object
-does not know (money, failed attempts, waiting) and makes all of it JSON. A flow's figures come from counted
-moves, so they cost the same for ten runs and for a million.
+The kernel's `StateHistory` adds up the moves of a run; this module adds money, failed attempts and waiting.
+The metrics of a flow come from counted moves, so they cost the same for ten runs and for a million.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -88,20 +87,8 @@ class RunMetrics:
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
-        return {
-            "machine": self.machine,
-            "status": self.status,
-            "states": [figures.to_plain() for figures in self.states],
-            "totals": dict(self.totals),
-            "transitions": dict(self.transitions),
-            "bottlenecks": dict(self.bottlenecks),
-            "tokens": self.tokens,
-            "cost_usd": self.cost_usd,
-            "elapsed_seconds": self.elapsed_seconds,
-            "waited_seconds": self.waited_seconds,
-            "failed_attempts": self.failed_attempts,
-            "effects": self.effects,
-        }
+        plain = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "report"}
+        return {**plain, "states": [figures.to_plain() for figures in self.states]}
 
 
 def run_metrics(
@@ -317,22 +304,8 @@ def flow_metrics(edges: Iterable[CountedMove]) -> FlowMetrics:
     for edge in rows:
         by_pair.setdefault((edge.frm, edge.to), []).append(edge)
         by_state.setdefault(edge.frm, []).append(edge)
-    transitions = [
-        TransitionFigures(
-            frm, to, sum(edge.count for edge in same), total(edge.seconds for edge in same),
-            min(edge.fastest for edge in same), max(edge.slowest for edge in same),
-            sum(edge.tokens for edge in same), total(edge.cost_usd for edge in same),
-        )
-        for (frm, to), same in by_pair.items()
-    ]  # fmt: skip
-    states = [
-        StateFigures(
-            state, sum(edge.count for edge in left), total(edge.seconds for edge in left),
-            min(edge.fastest for edge in left), max(edge.slowest for edge in left),
-            sum(edge.tokens for edge in left), total(edge.cost_usd for edge in left),
-        )
-        for state, left in by_state.items()
-    ]  # fmt: skip
+    transitions = [TransitionFigures(frm, to, *_sums(same)) for (frm, to), same in by_pair.items()]
+    states = [StateFigures(state, *_sums(left)) for state, left in by_state.items()]
     return FlowMetrics(
         flows[0] if flows else None,
         min((edge.day for edge in rows), default=None),
@@ -340,6 +313,15 @@ def flow_metrics(edges: Iterable[CountedMove]) -> FlowMetrics:
         tuple(sorted(states, key=lambda figures: figures.state)),
         tuple(sorted(transitions, key=lambda transition: (-transition.count, transition.frm, transition.to))),
     )
+
+
+def _sums(edges: list[CountedMove]) -> tuple[int, float, float, float, int, float]:
+    """Count, seconds, fastest, slowest, tokens and cost of some moves."""
+    return (
+        sum(edge.count for edge in edges), total(edge.seconds for edge in edges),
+        min(edge.fastest for edge in edges), max(edge.slowest for edge in edges),
+        sum(edge.tokens for edge in edges), total(edge.cost_usd for edge in edges),
+    )  # fmt: skip
 
 
 def _flow_report(metrics: FlowMetrics) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from detent.insight.formatting import columns, cost, count, short, span, value
@@ -50,15 +50,7 @@ class TimelineLine:
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
-        return {
-            "seq": self.seq,
-            "at": self.at,
-            "offset": self.offset,
-            "kind": self.kind,
-            "who": self.who,
-            "what": self.what,
-            "duration": self.duration,
-        }
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def timeline(entries: Iterable[Entry]) -> list[TimelineLine]:

@@ -1,7 +1,7 @@
 """The visits of a run, folded from its journal: the same whether or not the run was resumed.
 
-Values kept outside the journal (private arguments, long answers, what agents said) are put in their place
-when they are handed in as `blobs`; otherwise a reference to them stands there.
+Values kept outside the journal (private arguments, long answers, replies of agents) are inserted if they are
+passed as `blobs`; otherwise a reference takes their place.
 """
 
 from __future__ import annotations
@@ -154,29 +154,20 @@ def visits(
     """
     finished: list[StepVisit] = []
     run = Run("")
-    here = _Visit(blobs or {})
+    visit = _Visit(blobs or {})
     for entry in entries:
-        body = entry.body
-        if isinstance(body, Moved):
-            if body.by not in ("engine", "person") or here.begun:
-                before = run.data
-                inputs = _inputs(before, (needs or {}).get(body.frm), hashed)
-                run.apply(entry)
-                finished.append(here.over(body, inputs, copied(run.data)))
-            else:
-                run.apply(entry)
-            here = _Visit(blobs or {})
-            continue
-        if isinstance(body, Reopened | Migrated) and body.state != run.state:
-            here = _Visit(blobs or {})
-        if isinstance(body, Ended) and here.begun:
-            inputs = _inputs(run.data, (needs or {}).get(run.state), hashed)
-            state = run.state
+        body, state = entry.body, run.state
+        if isinstance(body, Moved) or (isinstance(body, Ended) and visit.begun):
+            begun = visit.begun or body.by not in ("engine", "person")
+            inputs = _inputs(run.data, (needs or {}).get(state), hashed) if begun else {}
             run.apply(entry)
-            finished.append(here.ended(body, state, inputs, copied(run.data)))
-            here = _Visit(blobs or {})
+            if begun:
+                finished.append(visit.finished(body, state, inputs, copied(run.data)))
+            visit = _Visit(blobs or {})
             continue
-        here.take(body)
+        if isinstance(body, Reopened | Migrated) and body.state != state:
+            visit = _Visit(blobs or {})
+        visit.take(body)
         run.apply(entry)
     return finished
 
@@ -213,7 +204,7 @@ class _Visit:
             if body.key.startswith(AGENT) and isinstance(body.value, Mapping):
                 record = {**body.value, **(_opened(body.value.get("kept") or {}, self.blobs))}
                 output = record.get("output")
-                self.reply = _words(output) or self.reply
+                self.reply = _reply_text(output) or self.reply
         elif isinstance(body, EffectDone):
             self.receipts[body.key] = body.receipt
             if body.how != "reused":
@@ -257,29 +248,28 @@ class _Visit:
             )
         return (*queries, *self.calls)
 
-    def over(self, body: Moved, inputs: dict[str, Any], data: dict[str, Any]) -> StepVisit:
-        """The visit, ended by a move."""
+    def finished(
+        self, body: Moved | Ended, state: str, inputs: dict[str, Any], data: dict[str, Any]
+    ) -> StepVisit:
+        """The visit, finished by a move or by the end of the run."""
         changes = copied(dict(body.set))
-        changes |= {key: copied(data.get(key)) for key in body.append}
-        detail = body.detail
-        return StepVisit(
-            body.frm, body.to, inputs, changes, data, body.reason, body.by,
-            attempts=body.attempt, fallback=detail.get("fallback_reason"),
-            duration_ms=round(body.duration * 1000, 3),
-            error=detail.get("error") if body.by == "engine" else None,
-            calls=self._all(body.looked, body.frm, body.attempt), reply=self.reply,
-        )  # fmt: skip
-
-    def ended(self, body: Ended, state: str, inputs: dict[str, Any], data: dict[str, Any]) -> StepVisit:
-        """The visit, ended by the end of the run without a move."""
-        return StepVisit(
-            state, f"({body.status.value})", inputs, copied(dict(body.set)), data, body.reason, body.by,
-            attempts=body.attempt, error=body.error or self.error,
-            calls=self._all(body.looked, state, body.attempt), reply=self.reply,
-        )  # fmt: skip
+        facts: dict[str, Any] = {
+            "attempts": body.attempt, "calls": self._all(body.looked, state, body.attempt),
+            "reply": self.reply,
+        }  # fmt: skip
+        if isinstance(body, Ended):
+            end = f"({body.status.value})"
+            facts["error"] = body.error or self.error
+        else:
+            end = body.to
+            changes |= {key: copied(data.get(key)) for key in body.append}
+            facts["fallback"] = body.detail.get("fallback_reason")
+            facts["duration_ms"] = round(body.duration * 1000, 3)
+            facts["error"] = body.detail.get("error") if body.by == "engine" else None
+        return StepVisit(state, end, inputs, changes, data, body.reason, body.by, **facts)
 
 
-def _words(output: Any) -> str | None:
+def _reply_text(output: Any) -> str | None:
     """An agent's answer as text; a form as JSON."""
     if output is None or isinstance(output, str):
         return output

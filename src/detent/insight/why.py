@@ -7,7 +7,7 @@ change from outside (cancellation, migration, fork, reopening).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Literal
 
 from detent.insight.formatting import cost, count, short, span, value
@@ -50,7 +50,7 @@ class Change:
     before: Any = None
     """The old value of a key that was set; None when it had none."""
     added: bool = False
-    """True when items were added to the list there."""
+    """True if items were added to the list at the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def why(entries: Iterable[Entry], machine: Source | None = None) -> list[Decisio
     reader = _Reader(machine)
     for entry in entries:
         reader.read(entry)
-    return reader.finish()
+    return reader.decisions
 
 
 class _Reader:
@@ -167,17 +167,13 @@ class _Reader:
         self._table = Table.of(source) if source is not None else None
         self._machine = source if isinstance(source, Machine) else None
         self._run = Run("")
-        self._found: list[Decision] = []
+        self.decisions: list[Decision] = []
         self._proposed: Entry | None = None
         self._effects: dict[str, Performed] = {}
         self._failures: list[str] = []
         self._children: dict[str, str] = {}
         self._waits: dict[str, int] = {}
         """Open holds: name to index in the decisions."""
-
-    def finish(self) -> list[Decision]:
-        """The decisions found so far."""
-        return self._found
 
     def read(self, entry: Entry) -> None:
         """Read the next entry."""
@@ -257,21 +253,18 @@ class _Reader:
         proposal = self._proposed.body if self._proposed is not None else None
         by, reason, settled = "engine", None, True
         if isinstance(body, EffectBegun):
-            now = Performed(known.key, known.tool, known.args, "in doubt", None, known.failures)
-            settled = False
+            now, settled = replace(known, how="in doubt"), False
         elif isinstance(body, EffectDone):
             by = "person" if body.how == "told" else "engine"
-            now = Performed(
-                known.key, known.tool, known.args, body.how, body.receipt, known.failures, body.duration
-            )
+            now = replace(known, how=body.how, receipt=body.receipt, duration=body.duration)
         elif isinstance(body, EffectSkipped):
             by = body.by
-            now = Performed(known.key, known.tool, known.args, "skipped", None, known.failures)
+            now = replace(known, how="skipped")
         else:
             by = "person" if body.code == "told" else "engine"
             reason, settled = _line(body.code, body.message), body.retry_at is None
             how = "failed" if settled else "pending"
-            now = Performed(known.key, known.tool, known.args, how, None, (*known.failures, reason))
+            now = replace(known, how=how, failures=(*known.failures, reason))
         self._effects[body.key] = now
         if settled:
             self._add(
@@ -286,7 +279,7 @@ class _Reader:
             self._proposed, self._effects = None, {}
 
     def _held(self, entry: Entry, body: Held) -> None:
-        self._waits[body.name] = len(self._found)
+        self._waits[body.name] = len(self.decisions)
         self._add(
             Decision(
                 entry.seq, entry.at, "hold", self._run.state, body.name,
@@ -301,12 +294,10 @@ class _Reader:
         place = self._waits.pop(body.name, None)
         if place is None:
             return
-        held = self._found[place]
-        self._found[place] = Decision(
-            held.seq, held.at, "hold", held.state, held.to, body.by, held.reason, question=held.question,
-            answered=True, answer=body.answer, duration=max(0.0, entry.at - held.at), spend=held.spend,
+        held = self.decisions[place]
+        self.decisions[place] = replace(
+            held, by=body.by, answered=True, answer=body.answer, duration=max(0.0, entry.at - held.at),
             alternatives=tuple(other for other in held.alternatives if other.to != body.answer),
-            detail=held.detail,
         )  # fmt: skip
 
     def _from_outside(
@@ -346,7 +337,7 @@ class _Reader:
     # -- parts ----------------------------------------------------------------------------------------------
 
     def _add(self, decision: Decision) -> None:
-        self._found.append(decision)
+        self.decisions.append(decision)
 
     def _leave(self) -> None:
         self._proposed, self._effects, self._failures, self._children = None, {}, [], {}

@@ -1,7 +1,7 @@
 """Finds flows: installed ones by entry point, the project's plugins, definitions of the installed kinds, and
 files named on the command line.
 
-Nothing that cannot be loaded is passed over, and nothing is loaded before somebody asks for it.
+What cannot be loaded is an error, never skipped; nothing is loaded before it is asked for.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class Catalog:
     """The flows that can be run here."""
 
     def __init__(self, settings: Settings, plugins: Sequence[str] = (), trust: Trust | None = None) -> None:
-        said = settings.get("plugins", default=[])
-        here = [said] if isinstance(said, str) else list(said)
+        value = settings.get("plugins", default=[])
+        here = [value] if isinstance(value, str) else list(value)
         self.settings = settings
         self.trust = trust
         """Without trust in the project its own code is left out; None where that is settled elsewhere."""
         self.left_out: tuple[str, ...] = ()
-        """Plugins of the project that are not loaded, since nobody trusts it."""
+        """Plugins that are not loaded because the project is not trusted."""
         if not self.runs_code and settings.of_project("plugins"):
             self.left_out, here = tuple(map(str, here)), []
         self._plugins = [(name, settings.base("plugins")) for name in here]
@@ -77,7 +77,7 @@ class Catalog:
 
     @property
     def runs_code(self) -> bool:
-        """Whether code of the project that nobody named may be executed."""
+        """Whether code of the project may be executed without being named on the command line."""
         return self.trust is None or self.trust.ok
 
     # -- asking ---------------------------------------------------------------------------------------------
@@ -96,6 +96,23 @@ class Catalog:
             raise FlowNotFound(name, self.all(), self.may_be_left_out)
         return found
 
+    def find(self, target: str) -> Found | None:
+        """The flow a command line means; None where a name means none."""
+        return self.pick(target) if is_path(target.partition(":")[0]) else self.look(target)
+
+    def sources(self, target: str) -> list[Found]:
+        """The flows a command line means: a file without a flow's name stands for all in it.
+
+        Raises:
+            ConfigurationError: it means none.
+        """
+        if not is_path(target) or ":" in target:
+            return [self.pick(target)]
+        sources = list(self.add_file(target).values())
+        if not sources:
+            raise ConfigurationError(f"{target} defines no flow: no module-level value in it is a Flow.")
+        return sources
+
     @property
     def may_be_left_out(self) -> str:
         """A sentence to follow that something is not there; empty where every plugin is loaded."""
@@ -104,6 +121,15 @@ class Catalog:
 
     def look(self, name: str) -> Found | None:
         """The flow of a name, or None. Installed packages that do not offer it by name are loaded last."""
+        if self.made_by_code(name) is None and not is_path(name):
+            for definitions in self.every_definitions():
+                self._add_family(
+                    definitions, definitions.named(name), f"{definitions.kind.name} '{_root(name)}'"
+                )
+        return self._found.get(name)
+
+    def made_by_code(self, name: str) -> Found | None:
+        """The flow of a name that a plugin, an installed package or an application brings, or None."""
         self._load_plugins()
         points = self._points()
         for point in points:
@@ -114,11 +140,6 @@ class Catalog:
                 self._load_point(point)
         if name not in self._found:
             self._load_app(name)
-        if name not in self._found and not is_path(name):
-            for definitions in self.every_definitions():
-                self._add_family(
-                    definitions, definitions.named(name), f"{definitions.kind.name} '{_root(name)}'"
-                )
         return self._found.get(name)
 
     def family(self, name: str) -> dict[str, Found]:
@@ -126,7 +147,7 @@ class Catalog:
         if self.look(name) is None:
             return {}
         names = (*self._families.get(_root(name), ()), *self._families.get(name, (name,)))
-        return {one: self._found[one] for one in dict.fromkeys(names)}
+        return {member: self._found[member] for member in dict.fromkeys(names)}
 
     def kind_of(self, name: str) -> Kind | None:
         """The kind of the definition that the flow of a name was made of; None where code made it."""
@@ -145,61 +166,63 @@ class Catalog:
 
     def defined_steps(self) -> list[str]:
         """What settings may call the steps of definitions, whether or not one of them is to be run."""
-        return [name for one in self.every_definitions() for name in one.step_names()]
+        return [name for definitions in self.every_definitions() for name in definitions.step_names()]
 
-    def step_names(self, said: Iterable[str] = ()) -> list[str]:
+    def step_names(self, wanted: Iterable[str] = ()) -> list[str]:
         """What settings may call steps: of the flows there are and of definitions, and of applications where
         some name that is `said` belongs to none of those."""
-        found = dict.fromkeys(self.defined_steps())
+        names = dict.fromkeys(self.defined_steps())
 
         def gather(flows: Iterable[Flow]) -> None:
             for flow in flows:
                 for step in flow.every_step():
-                    found.update(dict.fromkeys((step.name, flow.qualified(step))))
+                    names.update(dict.fromkeys((step.name, flow.qualified(step))))
 
-        gather(there.flow for there in self.all().values())
-        if any(name not in found for name in said):
+        gather(source.flow for source in self.all().values())
+        if any(name not in names for name in wanted):
             gather(self._of_apps())
-        return list(found)
+        return list(names)
 
     def agents(self) -> list[str] | None:
         """The agents that definitions may name, and settings speak of; None where plugins that may bring some
         are left out."""
-        return None if self.left_out else [name for one in self.every_definitions() for name in one.agents()]
+        if self.left_out:
+            return None
+        return [name for definitions in self.every_definitions() for name in definitions.agents()]
 
     def pick(self, target: str) -> Found:
         """The flow a command line means: a name, `path.py`, `path.py:name`, or the path of a definition."""
         path, _, name = target.partition(":")
         if not is_path(path):
             return self.get(target)
-        there = self.add_file(path)
+        sources = self.add_file(path)
         if name:
-            if name not in there:
-                known = ", ".join(sorted(there)) or "none"
+            if name not in sources:
+                known = ", ".join(sorted(sources)) or "none"
                 raise ConfigurationError(
-                    f"{path} has no flow '{name}'.{nearest(name, there)} Flows there: {known}."
+                    f"{path} has no flow '{name}'.{nearest(name, sources)} Flows there: {known}."
                 )
-            return there[name]
-        first = next(iter(there), None)
-        if first is not None and (len(there) == 1 or first in self._origins):  # its own first
-            return there[first]
-        if not there:
+            return sources[name]
+        first = next(iter(sources), None)
+        if first is not None and (len(sources) == 1 or first in self._origins):  # its own first
+            return sources[first]
+        if not sources:
             raise ConfigurationError(f"{path} defines no flow: no module-level value in it is a Flow.")
-        choices = ", ".join(f"{path}:{name}" for name in sorted(there))
+        choices = ", ".join(f"{path}:{name}" for name in sorted(sources))
         raise ConfigurationError(f"{path} defines several flows; name one: {choices}.")
 
     def headings(self) -> dict[str, Keys]:
         """Headings of the project file that belong to flows and applications."""
-        found: dict[str, Keys] = {}
+        headings: dict[str, Keys] = {}
         for plug in plugs():
-            found |= {heading: _keys(keys) for heading, keys in plug.headings().items()}
+            headings |= {heading: _keys(keys) for heading, keys in plug.headings().items()}
         self._load_plugins()
         for module in self._modules.values():
             for heading, keys in getattr(module, SETTINGS_NAME, {}).items():
-                found[heading] = _keys(keys)
+                headings[heading] = _keys(keys)
         if self.left_out:  # they may know any heading
-            found = dict.fromkeys(map(str, self.settings.values)) | found
-        return found
+            headings = dict.fromkeys(map(str, self.settings.values)) | headings
+        return headings
 
     def modules(self) -> list[ModuleType]:
         """The project's plugins and the files loaded so far, for what else than flows they may hold."""
@@ -220,7 +243,7 @@ class Catalog:
         if file.suffix != ".py" and file.exists():
             for definitions in self.every_definitions():
                 if definitions.claims(file):
-                    # A place that is seen to be a path, also when a name alone was said.
+                    # A place that is recognizably a path, also where only a name was given.
                     shown = path if is_path(path) else f"{path}/" if file.is_dir() else f"./{path}"
                     if (file, name) not in self._made:  # asked twice, it is the same flow
                         self._made[file, name] = definitions.flows(file, name)
@@ -233,15 +256,16 @@ class Catalog:
 
     def is_data(self, file: Path) -> bool:
         """Whether a file is a definition that brings no code of its own, so that it may lie anywhere."""
-        return any(one.claims(file) and not one.code for one in self.every_definitions())
+        claiming = (definitions for definitions in self.every_definitions() if definitions.claims(file))
+        return any(not definitions.code for definitions in claiming)
 
     def _add_family(self, definitions: Definitions, flows: Sequence[Flow], place: str) -> dict[str, Found]:
         """Make the flows of one definition known."""
-        found = {flow.name: self._add(flow, place) for flow in flows}
-        for name in found:
-            self._families[name] = tuple(found)
+        sources = {flow.name: self._add(flow, place) for flow in flows}
+        for name in sources:
+            self._families[name] = tuple(sources)
             self._origins[name] = definitions.kind
-        return found
+        return sources
 
     def _load_plugins(self) -> None:
         for name, folder in self._plugins:
@@ -339,13 +363,13 @@ class Catalog:
         return here
 
     def _add(self, flow: Flow, place: str) -> Found:
-        there = self._found.get(flow.name)
-        if there is not None and there.flow is not flow:
+        other = self._found.get(flow.name)
+        if other is not None and other.flow is not flow:
             raise ConfigurationError(
-                f"Two flows are named '{flow.name}': one in {there.place}, one in {place}. "
+                f"Two flows are named '{flow.name}': one in {other.place}, one in {place}. "
                 f"Rename one of them."
             )
-        if there is None and self.settings.get("mcp") is not None:
+        if other is None and self.settings.get("mcp") is not None:
             self._equip(flow)
         return self._found.setdefault(flow.name, Found(flow, place))
 
@@ -391,7 +415,7 @@ def _reachable(folder: Path) -> None:
     import_from_source(folder)
     if place in sys.path:
         return
-    first = next((one for one in _REACHABLE if one in sys.path), None)
+    first = next((path for path in _REACHABLE if path in sys.path), None)
     sys.path.insert(len(sys.path) if first is None else sys.path.index(first), place)
     _REACHABLE.insert(0, place)
 

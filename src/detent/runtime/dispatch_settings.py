@@ -63,7 +63,7 @@ def dispatch_settings(
 
 
 def place_of(settings: Settings, layer: str, field: str) -> str | None:
-    """Where a layer's field was said: file and line, or a variable. None for what code says, and defaults."""
+    """Place of a layer's field: file and line, or a variable. None if code or a default sets it."""
     heading, _, entry = layer.partition(".")
     ways: list[tuple[str, ...]] = []
     if heading == "model":
@@ -71,12 +71,12 @@ def place_of(settings: Settings, layer: str, field: str) -> str | None:
     elif heading in ("steps", "agents"):
         names = [entry, *(key for key in settings.section(heading) if alike(str(key)) == alike(entry))]
         fields = (field, "model") if field == "model_id" else (field,)
-        ways = [(heading, str(name), one) for name in names for one in fields]
+        ways = [(heading, str(name), key) for name in names for key in fields]
     return next((settings.places[way] for way in ways if way in settings.places), None)
 
 
 class _Reading:
-    """Reads the headings one by one and gathers what is wrong with them."""
+    """Reads the headings one by one and collects their problems."""
 
     def __init__(
         self,
@@ -108,8 +108,8 @@ class _Reading:
             for name in (flow.qualified(step), step.name)
         )  # fmt: skip
         known |= dict.fromkeys(self.known_steps)
-        found: dict[str, StepConfig] = {}
-        for key, said in section.items():
+        configs: dict[str, StepConfig] = {}
+        for key, entry in section.items():
             name = self._step_name(str(key), known)
             if name not in known and self.complete:
                 hint = nearest(name, known)
@@ -118,47 +118,47 @@ class _Reading:
                     f"{self.settings.place('steps', str(key))}: there is no step '{name}'.{hint}"
                     f"{where} See: detent steps list"
                 )
-            config = self._layer("steps", str(key), said)
+            config = self._layer("steps", str(key), entry)
             if config is not None:
-                found[name] = config
-            elif said is not None:
+                configs[name] = config
+            elif entry is not None:
                 self.unread.add(name)
-        return found
+        return configs
 
     def agents(self) -> dict[str, StepConfig]:
         """The entries under `agents`."""
-        found: dict[str, StepConfig] = {}
-        for key, said in self.settings.section("agents").items():
+        configs: dict[str, StepConfig] = {}
+        for key, entry in self.settings.section("agents").items():
             name = str(key)
             if self.known_agents is not None and name not in self.known_agents:
                 self.problems.append(
                     f"{self.settings.place('agents', name)}: there is no agent '{name}'."
                     f"{nearest(name, self.known_agents)} Agents: {', '.join(self.known_agents)}."
                 )
-            config = self._layer("agents", name, said)
+            config = self._layer("agents", name, entry)
             if config is not None:
-                found[name] = config
+                configs[name] = config
                 self.problems += [
                     f"{self._at('agents', name)(field)}: {field} {text}"
                     for field, text in out_of_place(config)
                 ]
-        return found
+        return configs
 
     def model(self) -> StepConfig:
         """The heading `model`, as far as it speaks of steps."""
         section = self.settings.section("model")
-        said = {key: value for key, value in section.items() if key in EVERYWHERE and value is not None}
+        fields = {key: value for key, value in section.items() if key in EVERYWHERE and value is not None}
         if section.get("id") is not None:
-            if "model_id" in said:
+            if "model_id" in fields:
                 place = self.settings.place("model", "id")
                 self.problems.append(f"{place}: model says id and model_id, which are the same; say one.")
-            said["model_id"] = section["id"]
-        if said.get("provider") == NOBODY:
-            del said["provider"]
-        if not said:
+            fields["model_id"] = section["id"]
+        if fields.get("provider") == NOBODY:
+            del fields["provider"]
+        if not fields:
             return UNSAID
         try:
-            return StepConfig.read(said, where=self._at("model"))
+            return StepConfig.read(fields, where=self._at("model"))
         except StepConfigError as error:
             self.problems += error.problems
             return UNSAID
@@ -167,26 +167,26 @@ class _Reading:
         """The headings `agreement` and `autonomy.demote`."""
         agreement = self.settings.section("agreement")
         demote: Mapping[str, Any] = self.settings.get("autonomy", "demote", default={})
-        said = {name: agreement[name] for name in ("min_n", "min_lower95", "window") if name in agreement}
+        rules = {name: agreement[name] for name in ("min_n", "min_lower95", "window") if name in agreement}
         for key, name in _DEMOTE.items():
             if key in demote:
-                said[name] = demote[key]
-        said = {name: value for name, value in said.items() if value is not None}
-        if "floor" in said:
-            said["floor"] = AutonomyLevel(said["floor"])
+                rules[name] = demote[key]
+        rules = {name: value for name, value in rules.items() if value is not None}
+        if "floor" in rules:
+            rules["floor"] = AutonomyLevel(rules["floor"])
         try:
-            return EvidenceRules(**said)
+            return EvidenceRules(**rules)
         except ConfigurationError as error:
             self.problems.append(f"{self.settings.place('autonomy', 'demote')}: autonomy.demote: {error}")
             return EvidenceRules()
 
-    def _layer(self, heading: str, key: str, said: Any) -> StepConfig | None:
+    def _layer(self, heading: str, key: str, entry: Any) -> StepConfig | None:
         """One entry; None when it says nothing, or cannot be read."""
-        if said is None:
+        if entry is None:
             return None
         try:
             return StepConfig.read(
-                said,
+                entry,
                 where=self._at(heading, key),
                 folder=self.settings.base(heading, key, "prompt_file").absolute(),
                 read_text=_read_text,
@@ -234,8 +234,8 @@ class _Reading:
 
     def _usual(self, plan: Plan, read: DispatchSettings) -> str | None:
         """Who is asked where the step names no provider."""
-        said = read.agents.get(plan.agent_name, UNSAID).provider
-        return said or read.model.provider or self.executors.default
+        provider = read.agents.get(plan.agent_name, UNSAID).provider
+        return provider or read.model.provider or self.executors.default
 
     def check_steps(self, read: DispatchSettings, connect: bool) -> None:
         """The layers of every configured step must add up, as far as they could be read."""

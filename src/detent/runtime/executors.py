@@ -78,9 +78,9 @@ class ConfiguredExecutors:
     @cached_property
     def default(self) -> str | None:
         """`model.provider`, else the only entry under `models`."""
-        said = self._settings.get("model", "provider")
-        if said is not None:
-            return None if said == NOBODY else str(said)
+        provider = self._settings.get("model", "provider")
+        if provider is not None:
+            return None if provider == NOBODY else str(provider)
         entries = list(self._settings.section("models"))
         return str(entries[0]) if len(entries) == 1 else None
 
@@ -111,7 +111,7 @@ class ConfiguredExecutors:
         return found
 
     def provider(self, name: str) -> Provider:
-        """What is said about a provider; `ConfigurationError` when there is no such, or it makes no sense."""
+        """The settings of a provider; `ConfigurationError` if it is unknown or they contradict each other."""
         if (wrong := self.unknown(name)) is not None:
             raise ConfigurationError(wrong[0].upper() + wrong[1:])
         place = self._settings.place("models", name)
@@ -199,29 +199,31 @@ class ConfiguredExecutors:
             except Exception as error:
                 logger.warning("executor.close_failed", provider=name, error_type=type(error).__name__)
 
-    def _model(self, said: Provider) -> Model:
+    def _model(self, provider: Provider) -> Model:
         """The one model of a provider."""
-        if said.name not in self._models:
-            self._check_key(said)
-            module, _, function = KINDS[said.kind].connect.partition(":")
+        if provider.name not in self._models:
+            self._check_key(provider)
+            module, _, function = KINDS[provider.kind].connect.partition(":")
             try:
                 connect = getattr(importlib.import_module(module), function)
-                model = connect(said.options, kind=said.kind, folder=said.folder, prices=self._prices)
+                model = connect(
+                    provider.options, kind=provider.kind, folder=provider.folder, prices=self._prices
+                )
             except ImportError as error:
-                raise _missing(said, error) from error
-            self._models[said.name] = model
-        return self._models[said.name]
+                raise _missing(provider, error) from error
+            self._models[provider.name] = model
+        return self._models[provider.name]
 
-    def _check_key(self, said: Provider) -> None:
+    def _check_key(self, provider: Provider) -> None:
         """Raise `KeyRefused` when the provider's key would go where the user has not allowed it to."""
         from detent.runtime.key_hosts import KeyHosts, provider_key
 
-        use = provider_key(self._settings, said.name, said.kind, said.options)
+        use = provider_key(self._settings, provider.name, provider.kind, provider.options)
         if use is not None:
             KeyHosts(self._settings).check(use)
 
-    def _plugged(self, said: Provider, point: EntryPoint) -> StepExecutor:
-        self._check_key(said)
+    def _plugged(self, provider: Provider, point: EntryPoint) -> StepExecutor:
+        self._check_key(provider)
         try:
             factory: Callable[..., Any] = point.load()
         except Exception as error:
@@ -229,7 +231,7 @@ class ConfiguredExecutors:
             raise ConfigurationError(
                 f"The executor '{point.name}' ({point.value}) cannot be loaded: {said_so}"
             ) from error
-        return cast("StepExecutor", factory(said.options, folder=said.folder))
+        return cast("StepExecutor", factory(provider.options, folder=provider.folder))
 
     @cached_property
     def _prices(self) -> PriceTable:
@@ -259,11 +261,11 @@ class ConfiguredExecutors:
         return found
 
 
-def _missing(said: Provider, error: ImportError) -> IntegrationMissing:
+def _missing(provider: Provider, error: ImportError) -> IntegrationMissing:
     package = (error.name or "").partition(".")[0]
     what = f"the package '{package}', which is not installed" if package else "a package that is missing"
-    kind = "" if said.kind == said.name else f" (kind {said.kind})"
+    kind = "" if provider.kind == provider.name else f" (kind {provider.kind})"
     return IntegrationMissing(
-        f"The provider '{said.name}'{kind} needs {what}. "
-        f"Get it with: pip install 'detent[{KINDS[said.kind].extra}]'"
+        f"The provider '{provider.name}'{kind} needs {what}. "
+        f"Get it with: pip install 'detent[{KINDS[provider.kind].extra}]'"
     )

@@ -33,7 +33,7 @@ DEFAULTS: Mapping[str, tuple[str, str]] = {
     "openai": ("OPENAI_API_KEY", "api.openai.com"),
     "claude": ("ANTHROPIC_API_KEY", "api.anthropic.com"),
 }
-"""Kind of model to the key and host it has where nothing else is said."""
+"""Key and host of each kind of model, unless settings name others."""
 OWN_SETTINGS, REMEMBERED = "your own settings", "detent trust"
 """Where the user allows a host for a key."""
 SECRET_INPUTS = "DETENT_INPUT_"
@@ -109,15 +109,15 @@ class AllowedKey(NamedTuple):
     variable: str
     host: str
     by: str
-    """Where that is said."""
+    """Where the user allows it."""
 
 
 def allowed_keys(settings: Settings, environ: Mapping[str, str] | None = None) -> list[AllowedKey]:
     """What the user allows, in their own settings and with `detent trust`."""
-    said = ((OWN_SETTINGS, settings.get("keys")), (REMEMBERED, TrustFile(environ).read().get("keys")))
+    sources = ((OWN_SETTINGS, settings.get("keys")), (REMEMBERED, TrustFile(environ).read().get("keys")))
     return sorted(
         AllowedKey(str(variable), host, by)
-        for by, keys in said
+        for by, keys in sources
         for variable, hosts in mapping_of(keys).items()
         for host in _hosts(hosts)
     )
@@ -132,17 +132,17 @@ def provider_key(settings: Settings, name: str, kind: str, options: Mapping[str,
     if not variable or not host:
         return None
     ways = [(top, *rest) for top, *rest in (("models", name), ("model",))]
-    said = any(settings.of_project(*way, key) for way in ways for key in ("base_url", "api_key_env"))
-    return KeyUse(variable, host, f"models.{name}", said)
+    by_project = any(settings.of_project(*way, key) for way in ways for key in ("base_url", "api_key_env"))
+    return KeyUse(variable, host, f"models.{name}", by_project)
 
 
 def mail_keys(settings: Settings, prefix: str) -> Iterator[KeyUse]:
     """Names and passwords of mail servers; variables that no setting names begin with `prefix`."""
     for part, wanted in (("smtp", settings.get("mail", "sink")), ("imap", settings.get("mail", "source"))):
-        said = mapping_of(settings.get("mail", part))
-        host = said.get("host")
+        server = mapping_of(settings.get("mail", part))
+        host = server.get("host")
         for key in ("user", "password") if isinstance(host, str) and host and wanted == part else ():
-            variable = str(said.get(f"{key}_env") or f"{prefix}_{part}_{key}".upper())
+            variable = str(server.get(f"{key}_env") or f"{prefix}_{part}_{key}".upper())
             yield KeyUse(variable, str(host), f"mail.{part}", settings.of_project("mail", part))
 
 
@@ -160,11 +160,11 @@ def store_keys(settings: Settings) -> Iterator[KeyUse]:
     except ImportError:
         return
     try:
-        said = conninfo_to_dict(postgres_address(url)[0])
+        address = conninfo_to_dict(postgres_address(url)[0])
     except ProgrammingError:
         return
-    named = [one for key in ("host", "hostaddr") for one in str(said.get(key) or "").split(",")]
-    for host in dict.fromkeys(named) if not said.get("password") else ():
+    listed = [name for key in ("host", "hostaddr") for name in str(address.get(key) or "").split(",")]
+    for host in dict.fromkeys(listed) if not address.get("password") else ():
         if host and not host.startswith(("/", "@")):  # a socket of this machine
             yield KeyUse(PASSWORD, host, "store", settings.of_project("store"))
 
@@ -213,10 +213,10 @@ def host_of(address: str) -> str:
         return ""
 
 
-def _hosts(said: Any) -> frozenset[str]:
-    listed = [said] if isinstance(said, str) else said if isinstance(said, list) else []
-    return frozenset(str(one).lower().rstrip(".") for one in listed)
+def _hosts(value: Any) -> frozenset[str]:
+    listed = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    return frozenset(str(host).lower().rstrip(".") for host in listed)
 
 
-def mapping_of(said: Any) -> Mapping[str, Any]:
-    return said if isinstance(said, Mapping) else {}
+def mapping_of(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -40,9 +40,9 @@ def _models(settings: Settings) -> Iterator[KeyUse]:
 
 def _mcp(settings: Settings) -> Iterator[KeyUse]:
     for name, entry in mapping_of(settings.get("mcp")).items():
-        said = mapping_of(entry)
-        host = host_of(str(said.get("url") or ""))
-        for variable in mapping_of(said.get("headers")).values():
+        server = mapping_of(entry)
+        host = host_of(str(server.get("url") or ""))
+        for variable in mapping_of(server.get("headers")).values():
             if host:
                 yield KeyUse(str(variable), host, f"mcp.{name}", settings.of_project("mcp", str(name)))
 

@@ -24,7 +24,7 @@ def wanted(settings: Settings) -> bool:
 def configure(settings: Settings, level: str | None = None, *, split: bool = False) -> None:
     """Log as the settings say; `level` comes from the command line and wins.
 
-    With `split`, what is merely told goes to standard output, warnings and errors to standard error.
+    With `split`, information goes to standard output, warnings and errors to standard error.
     """
     said = str(level or settings.get("logging", "level", default="info")).lower()
     if said not in LEVELS:

@@ -28,20 +28,22 @@ HEADING = "mcp"
 
 
 def mcp_servers(settings: Settings) -> dict[str, McpServer]:
-    """The declared servers by name; all problems at once, each with where it stands."""
-    found: list[str] = []
+    """The declared servers by name; all problems at once, each with its place."""
+    messages: list[str] = []
     servers: dict[str, McpServer] = {}
-    for name, said in settings.section(HEADING).items():
+    for name, entry in settings.section(HEADING).items():
         name = str(name)
-        if not isinstance(said, Mapping):
-            found.append(_told(settings, (name,), "takes named values: a command or a url, and its tools."))
+        if not isinstance(entry, Mapping):
+            messages.append(
+                _message(settings, (name,), "takes named values: a command or a url, and its tools.")
+            )
             continue
-        wrong = problems(name, said)
-        found += [_told(settings, (name, *way), what) for way, what in wrong]
+        wrong = problems(name, entry)
+        messages += [_message(settings, (name, *way), what) for way, what in wrong]
         if not wrong:
-            servers[name] = _server(settings, name, said)
-    if found:
-        raise SettingsError("The settings", found)
+            servers[name] = _server(settings, name, entry)
+    if messages:
+        raise SettingsError("The settings", messages)
     return servers
 
 
@@ -75,16 +77,16 @@ def mcp_for(settings: Settings, flows: Iterable[Flow]) -> list[McpServer]:
     return attach(mcp_servers(settings), flows) if settings.get(HEADING) is not None else []
 
 
-def _server(settings: Settings, name: str, said: Mapping[str, Any]) -> McpServer:
+def _server(settings: Settings, name: str, entry: Mapping[str, Any]) -> McpServer:
     return McpServer(
         name,
-        command=said.get("command"),
-        url=said.get("url"),
-        env=said.get("env"),
-        headers_env=said.get("headers"),
-        queries=said.get("queries") or (),
-        effects=said.get("effects") or (),
-        timeout=said.get("timeout") or 30.0,
+        command=entry.get("command"),
+        url=entry.get("url"),
+        env=entry.get("env"),
+        headers_env=entry.get("headers"),
+        queries=entry.get("queries") or (),
+        effects=entry.get("effects") or (),
+        timeout=entry.get("timeout") or 30.0,
         cwd=settings.base(HEADING, name, "command"),
         before=lambda: _check_keys(settings, name),
     )
@@ -100,11 +102,11 @@ def _check_keys(settings: Settings, name: str) -> None:
             KeyHosts(settings).check(use)
 
 
-def _told(settings: Settings, way: Way, what: str) -> str:
-    """A problem, with where the nearest thing above it was said."""
+def _message(settings: Settings, way: Way, what: str) -> str:
+    """A problem with the place of the nearest key above it."""
     whole = (HEADING, *way)
-    said = next((whole[:end] for end in range(len(whole), 0, -1) if whole[:end] in settings.places), whole)
-    return f"{settings.place(*said)}: '{'.'.join(whole)}' {what}"
+    path = next((whole[:end] for end in range(len(whole), 0, -1) if whole[:end] in settings.places), whole)
+    return f"{settings.place(*path)}: '{'.'.join(whole)}' {what}"
 
 
 def _undeclared(flow: str, step: str, name: str, tools: Mapping[str, Any]) -> str:

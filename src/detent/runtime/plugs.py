@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from types import ModuleType
 
+    from detent.authoring.problem import Problem
+    from detent.dispatch.dispatcher import DispatchSettings
     from detent.engine.engine import Engine
     from detent.engine.flow import Flow
     from detent.engine.ports import Store
@@ -42,7 +44,7 @@ class KeyUse(NamedTuple):
     variable: str
     host: str
     where: str
-    """The setting that says so, for people."""
+    """The setting that sends it, for people."""
     project: bool
     """The project file says part of it; else it is the user's own choice."""
 
@@ -56,7 +58,7 @@ class Project(Protocol):
 
     @property
     def left_out(self) -> Sequence[str]:
-        """Plugins of the project that are not loaded, since nobody trusts it."""
+        """Plugins that are not loaded because the project is not trusted."""
 
     @property
     def loaded(self) -> Sequence[ModuleType]:
@@ -68,7 +70,7 @@ class Project(Protocol):
     def served(self) -> Sequence[Tool]:
         """Tools of the MCP servers in the settings."""
 
-    def step_names(self, said: Iterable[str] = ()) -> list[str]:
+    def step_names(self, wanted: Iterable[str] = ()) -> list[str]:
         """What settings may call steps, of all flows there are."""
 
 
@@ -84,6 +86,13 @@ class Plug:
     suite: str | None = None
     """How its runs are judged by `detent eval`: an `EvalSuite`, or a function that gives one, as
     `module:object`."""
+
+    templates: Sequence[str] = ()
+    """Beginnings that `detent new NAME …` knows, the usual one first; none: nothing can be begun."""
+
+    def begin(self, name: str, template: str, settings: Settings) -> Beginning:
+        """What something new begins with; raises `ConfigurationError` for a name that cannot be."""
+        raise NotImplementedError
 
     def headings(self) -> Mapping[str, Keys]:
         """Headings of the project file that are its own, each with the keys allowed there (None: any)."""
@@ -126,13 +135,17 @@ class Plug:
 class Beginning(NamedTuple):
     """The files something new begins with, and what to do next."""
 
-    files: Mapping[Path, str]
-    said: str
+    files: Mapping[Path, str | bytes]
+    message: str
     """One sentence about what was made."""
     commands: Sequence[str] = ()
     """Commands to try next."""
     note: str = ""
     """One sentence more, where there is something to know."""
+    folders: Sequence[Path] = ()
+    """Folders that begin empty and are the user's alone."""
+    project: Path | None = None
+    """The project folder that is made; None: the working folder is the project."""
 
 
 class Purged(NamedTuple):
@@ -150,15 +163,9 @@ class Kind(Plug):
     """How the names of its files end, with the dot: what a command line takes for a path."""
     schema: str | None = None
     """What gives the JSON Schema of its files, for `detent schema NAME`: a function as `module:object`."""
-    templates: Sequence[str] = ()
-    """Beginnings that `detent new NAME …` knows, the usual one first; none: nothing can be begun."""
 
     def definitions(self, project: Project) -> Definitions:
         """The definitions of this kind in one project."""
-        raise NotImplementedError
-
-    def begin(self, name: str, template: str, settings: Settings) -> Beginning:
-        """What something new begins with; raises `ConfigurationError` for a name that cannot be."""
         raise NotImplementedError
 
     def lines(self, engine: Engine, flow: Flow) -> AbstractContextManager[Any] | None:
@@ -174,6 +181,45 @@ class Kind(Plug):
     ) -> Purged:
         """Drop the files it keeps for a run, or for runs that ended before a time."""
         return Purged()
+
+
+class Checked(NamedTuple):
+    """The result of checking a definition, or of what the settings say about definitions."""
+
+    name: str
+    problems: Sequence[Problem] = ()
+    steps: int = 0
+    place: str = ""
+    """Its file or folder, for people."""
+    notes: Sequence[str] = ()
+    """Sentences about it that are no problems."""
+
+
+class Description(NamedTuple):
+    """What `detent show` prints of a definition."""
+
+    plain: Mapping[str, Any]
+    """All of it, for `--json`."""
+    title: str
+    fields: Sequence[tuple[str, str]] = ()
+    tables: Sequence[tuple[Sequence[str], Sequence[Sequence[str]]]] = ()
+    """Each with its heads and rows."""
+    remarks: Sequence[str] = ()
+
+
+class Drawing(NamedTuple):
+    """How a definition is drawn."""
+
+    format: str = "mermaid"
+    """mermaid, svg or ascii."""
+    direction: str = "TD"
+    """Which way a flowchart runs: TD, downwards, or LR, to the right."""
+    width: int | None = None
+    """Columns that text may take."""
+    page: bool = False
+    """As a Markdown page around the drawing."""
+    taken: Any = None
+    """The path to mark, as `Definitions.taken` gives it."""
 
 
 class Definitions:
@@ -197,9 +243,9 @@ class Definitions:
         that is one a run of it was begun under."""
         raise NotImplementedError
 
-    def find(self, said: str) -> Path:
+    def find(self, target: str) -> Path:
         """The definition that a command line means by a path or a name."""
-        raise ConfigurationError(f"There is no {self.kind.name} '{said}'.")
+        raise ConfigurationError(f"There is no {self.kind.name} '{target}'.")
 
     def named(self, name: str) -> list[Flow]:
         """The flows of the definition that a flow's name belongs to; empty where there is none."""
@@ -209,6 +255,46 @@ class Definitions:
         """The flows of every definition that is found by name, and whether it ships; `tell` takes a sentence
         about each that cannot be used."""
         return ()
+
+    def paths(self) -> Iterable[Path]:
+        """Every definition that is found by name, right or wrong."""
+        return ()
+
+    def check(self, paths: Sequence[Path]) -> list[Checked]:
+        """Check definitions: every problem of each."""
+        from detent.authoring.problem import problems_of
+
+        results: list[Checked] = []
+        for path in paths:
+            try:
+                results.append(checked_flow(self.flows(path)[0]))
+            except ConfigurationError as error:
+                results.append(Checked(path.name, problems_of(error)))
+        return results
+
+    def name_of(self, path: Path) -> str:
+        """The name of a definition's flow."""
+        return self.flows(path)[0].name
+
+    def describe(self, path: Path) -> Description | None:
+        """What `detent show` prints of a definition; None: its flow and steps."""
+        return None
+
+    def draw(self, path: Path, drawing: Drawing) -> str:
+        """A drawing of a definition."""
+        return draw_machine(self.flows(path)[0].machine.describe(), drawing)
+
+    async def taken(self, path: Path, store: Store, run_id: str) -> Any:
+        """The path that a run took, for its drawing."""
+        return await path_taken(store, run_id)
+
+    async def try_step(
+        self, flow: Flow, step: str, data: Mapping[str, Any], dispatch: DispatchSettings
+    ) -> Any:
+        """Perform one step on the data given, without effects; see `detent.runtime.trial`."""
+        from detent.runtime.trial import try_step
+
+        return await try_step(flow, step, data, dispatch=dispatch)
 
     def step_names(self) -> Iterable[str]:
         """What settings may call the steps of these definitions."""
@@ -228,6 +314,32 @@ class App(Plug):
     def make(self, settings: Settings) -> Iterable[Flow]:
         """Its flows."""
         raise NotImplementedError
+
+
+def checked_flow(flow: Flow) -> Checked:
+    """Check the table and the steps of a flow."""
+    from detent.authoring.problem import as_problem
+
+    return Checked(flow.name, [as_problem(problem) for problem in flow.problems()], len(flow.steps))
+
+
+async def path_taken(store: Store, run_id: str) -> Any:
+    """The path that a run took through its table."""
+    from detent.engine.journal_reader import read
+    from detent.insight.diagram.diagram import path_of
+
+    return path_of([entry async for entry in read(store, run_id)])
+
+
+def draw_machine(table: Mapping[str, Any], drawing: Drawing) -> str:
+    """A drawing of a table, as `Machine.describe` gives it."""
+    from detent.insight.diagram import diagram
+
+    if drawing.format == "ascii":
+        raise ConfigurationError("This is not drawn as ascii; take --format mermaid or svg.")
+    draw = diagram.svg if drawing.format == "svg" else diagram.mermaid
+    drawn = draw(table, path=drawing.taken)
+    return f"# {table['name']}\n\n```mermaid\n{drawn.rstrip()}\n```\n" if drawing.page else drawn
 
 
 # -- finding ------------------------------------------------------------------------------------------------
@@ -258,12 +370,14 @@ def suffixes() -> tuple[str, ...]:
     return tuple(suffix for kind in kinds() for suffix in kind.suffixes)
 
 
-def kind_named(name: str) -> Kind:
-    """The kind of a name; an error names those there are."""
-    known = {kind.name: kind for kind in kinds()}
+def beginning_with(name: str) -> Plug:
+    """The kind or application of a name that has something to begin with; an error names those there are."""
+    known = {plug.name: plug for plug in plugs() if plug.templates}
     if name not in known:
         listed = ", ".join(known) or "none"
-        raise ConfigurationError(f"There is no kind '{name}'.{nearest(name, known)} Kinds: {listed}.")
+        raise ConfigurationError(
+            f"There is nothing to begin a '{name}' with.{nearest(name, known)} Known: {listed}."
+        )
     return known[name]
 
 

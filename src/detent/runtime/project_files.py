@@ -40,7 +40,7 @@ class Imports:
 
     files: tuple[Path, ...]
     absent: tuple[Path, ...]
-    """Paths at which a module would be found and executed if somebody wrote one there."""
+    """Paths at which a module, once written, would be found and executed."""
     packages: tuple[Path, ...] = ()
     """Folders of packages, all of whose code counts."""
 
@@ -65,9 +65,9 @@ class ProjectFiles:
     @cached_property
     def files(self) -> dict[str, Path]:
         """Every file that counts, by its name from the project's folder; files elsewhere by their path."""
-        found = [*self._settings_files(), *self._in_folders, *self.imports.files, *self.named]
-        found += self._there
-        return {self.shown(file): file for file in sorted(dict.fromkeys(found))}
+        paths = [*self._settings_files(), *self._in_folders, *self.imports.files, *self.named]
+        paths += self._there
+        return {self.shown(file): file for file in sorted(dict.fromkeys(paths))}
 
     @property
     def nothing(self) -> bool:

@@ -1,9 +1,8 @@
 """The project file and the user's own below it: reads them, lays the environment and the command line over
 them, and checks every key.
 
-Order: command line, environment, project file, user file, default. All problems are told at once, each with
-where it stands.
-What the keys under a heading mean is for whoever uses them; only their names are known here.
+Order: command line, environment, project file, user file, default. All problems are reported at once, each
+with its place. What keys mean belongs to the code that uses them; here their names and types are checked.
 """
 
 from __future__ import annotations
@@ -29,51 +28,103 @@ USER_FILE = "detent.yaml"
 PREFIX = "DETENT__"
 """Environment variables of this form set any key: DETENT__BUDGET__STEPS=20."""
 
-Keys = Mapping[str, Any] | None
-"""Key names allowed under a heading, each with the keys below it; None takes anything there."""
 
-_MODEL: Keys = dict.fromkeys(
-    ("provider", "id", "model_id", "temperature", "max_tokens", "timeout", "base_url", "api_key_env")
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What a key takes: one declaration for the check, the message and the JSON Schema."""
+
+    what: str
+    """Completes "'key' takes …"."""
+    fits: Callable[[Any], bool]
+    schema: Mapping[str, Any]
+    keys: Mapping[str, Any] | None = None
+    """Keys below it, where a mapping fits."""
+
+
+Keys = Mapping[str, Any] | Value | None
+"""What may stand under a heading: keys, each with what may stand below it, or a value; None takes anything.
+The key `*` stands for every name."""
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, str) or (
+        isinstance(value, list) and all(isinstance(item, str) for item in value)
+    )
+
+
+def _are_hosts(value: Any) -> bool:
+    return _are_texts(value) and all(is_host(host) for host in ([value] if isinstance(value, str) else value))
+
+
+_TEXTS = {"type": ["string", "array", "null"], "items": {"type": "string"}}
+NO_HOST = "port, scheme, path or user"
+"""What is no part of a host, for messages."""
+FLAG = Value("true or false", lambda value: isinstance(value, bool), {"type": ["boolean", "null"]})
+COUNT = Value(
+    "a whole number of 1 or more",
+    lambda value: type(value) is int and value >= 1,
+    {"type": ["integer", "null"], "minimum": 1},
+)
+SHARE = Value(
+    "a share from 0 to 1",
+    lambda value: _is_number(value) and 0 <= value <= 1,
+    {"type": ["number", "null"], "minimum": 0, "maximum": 1},
+)
+LIMIT = Value(
+    "a number above 0",
+    lambda value: _is_number(value) and value > 0,
+    {"type": ["number", "null"], "exclusiveMinimum": 0},
+)
+_LEVELS = [level.value for level in AutonomyLevel]
+LEVEL = Value(f"one of {', '.join(_LEVELS)}", _LEVELS.__contains__, {"enum": [*_LEVELS, None]})
+USD = Value(
+    "USD per million tokens, 0 or more",
+    lambda value: _is_number(value) and value >= 0,
+    {"type": ["number", "null"], "minimum": 0},
 )
 PRICES = ("input", "output", "cache_read", "cache_write")
 """What a model's tokens are charged as, in USD per million."""
+_PRICE = Value(
+    "both input and output",
+    lambda value: isinstance(value, Mapping) and None not in (value.get("input"), value.get("output")),
+    {"type": ["object", "null"], "required": ["input", "output"]},
+    dict.fromkeys(PRICES, USD),
+)
 COMMON: Mapping[str, Keys] = {
-    "store": {"url": None, "sync": None, "schema": None},
-    "plugins": None,
-    "model": _MODEL,
-    "models": None,  # whoever makes a model knows its options
-    "steps": None,
-    "agents": None,
-    "budget": dict.fromkeys(("tokens", "cost_usd", "steps", "seconds", "enforce")),
+    "store": Value(
+        "a path or URL",
+        lambda value: isinstance(value, (str, Mapping)),
+        {"type": ["string", "object", "null"]},
+        {"url": None, "sync": None, "schema": None},
+    ),
+    "plugins": Value("a list of modules or paths of Python files", _are_texts, _TEXTS),
+    "model": dict.fromkeys(
+        ("provider", "id", "model_id", "temperature", "max_tokens", "timeout", "base_url", "api_key_env")
+    ),
+    "models": {"*": None},  # the adapter of a model checks its options
+    "steps": {"*": None},
+    "agents": {"*": None},
+    "budget": {**dict.fromkeys(("tokens", "cost_usd", "steps", "seconds"), LIMIT), "enforce": FLAG},
     "logging": dict.fromkeys(("level", "format", "file")),
-    "telemetry": dict.fromkeys(("enabled", "reasons")),
-    "concurrency": None,
-    "agreement": dict.fromkeys(("min_n", "min_lower95", "window")),
-    "autonomy": {"demote": dict.fromkeys(("enabled", "hard", "agreement", "window", "floor"))},
-    "prices": {"*": dict.fromkeys(PRICES)},
+    "telemetry": {"enabled": FLAG, "reasons": FLAG},
+    "concurrency": COUNT,
+    "agreement": {"min_n": COUNT, "min_lower95": SHARE, "window": COUNT},
+    "autonomy": {
+        "demote": {"enabled": FLAG, "hard": COUNT, "agreement": SHARE, "window": COUNT, "floor": LEVEL}
+    },
+    "prices": {"*": _PRICE},
     "mcp": None,
-    "mail": None,  # whoever sends or reads mail knows its keys
+    "mail": None,  # the mail adapter checks its keys
     "eval": dict.fromkeys(("test_suite_path", "pass_threshold", "jobs")),
-    "keys": {"*": None},
+    "keys": {"*": Value(f"hosts without {NO_HOST}, such as crm.firm.example", _are_hosts, _TEXTS)},
 }
 """Headings every project may have."""
 USER_ONLY = ("keys",)
 """Headings that only the user may write: a project cannot say where the user's keys go."""
-NAMED = (
-    "budget",
-    "logging",
-    "models",
-    "steps",
-    "agents",
-    "telemetry",
-    "model",
-    "agreement",
-    "autonomy",
-    "prices",
-    "eval",
-    "keys",
-)
-"""Headings that take named values and nothing else."""
 
 SHORT = {
     "DETENT_STORE": ("store",),
@@ -83,7 +134,7 @@ SHORT = {
 }
 """Environment variables with a name of their own; stronger than the long form."""
 FORCE = "DETENT_FORCE_DETERMINISTIC"
-"""Environment variable that has every run use its handlers, whatever else is said."""
+"""Environment variable that makes every run use its handlers, whatever the settings say."""
 ENTRIES = {"steps": 2, "models": 2, "agents": 2, "autonomy": 2}
 """Headings whose values are entries with fields of their own: how many levels of keys are laid over each
 other one by one. Elsewhere it is one."""
@@ -93,15 +144,11 @@ _SECRET = re.compile(
 )
 _URL_SECRET = re.compile(r"^[a-z][a-z0-9+.-]*://[^/@\s:]*:([^/@\s]+)@", re.I)
 _HOST = re.compile(r"[^\W_](?:[\w-]*\w)?(?:\.\w(?:[\w-]*\w)?)*\.?")
-NO_HOST = "port, scheme, path or user"
-"""What is no part of a host, for messages."""
 _SECRET_LENGTH = 8
 """Shorter values are too common as ordinary text to be hidden wherever they turn up."""
 
 Way = tuple[str, ...]
 """The keys that lead to a value."""
-Expect = Callable[[bool, Way, str], None]
-"""Told whether the value at a way fits, and what would fit there."""
 
 
 class SettingsError(ConfigurationError):
@@ -110,7 +157,7 @@ class SettingsError(ConfigurationError):
     def __init__(self, subject: str, problems: list[str], settings: Settings | None = None) -> None:
         self.problems = problems
         self.settings = settings
-        """What was read all the same, for whoever has more to tell about it."""
+        """The settings as far as they could be read, for further checks."""
         if len(problems) == 1:
             super().__init__(problems[0])
         else:
@@ -128,7 +175,7 @@ class Settings:
     """The project file, when there is one."""
     values: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[Way, str] = field(default_factory=dict)
-    """Where each key was said: `detent.yaml, line 3`, or the name of an environment variable."""
+    """Place of each key: `detent.yaml, line 3`, or the name of an environment variable."""
     bases: Mapping[Way, Path] = field(default_factory=dict)
     """Folder of the file that said a key, as long as nothing stronger said anything about it."""
     force_deterministic: bool = False
@@ -157,7 +204,7 @@ class Settings:
         return value
 
     def place(self, *way: str) -> str:
-        """Where a key was said, for messages."""
+        """Place of a key, for messages."""
         return self.places.get(way, "the settings")
 
     def base(self, *way: str) -> Path:
@@ -219,34 +266,34 @@ def read_settings(
     complete = True
     if headings is not None and any(heading not in known for heading in values):
         try:
-            known.update(headings(settings))
+            # What is declared here is checked here, whatever a plug says about the same heading.
+            known.update((name, keys) for name, keys in headings(settings).items() if known.get(name) is None)
         except Exception:
             if not problems:
                 raise
             complete = False  # a plugin cannot be looked into while what names it is itself in doubt
     told = values if complete else {name: value for name, value in values.items() if name in known}
-    problems += _unknown(told, known, (), places)
-    problems += _shapes(settings)
+    problems += _misfits(told, known, (), places)
     if problems:
         raise SettingsError("The settings", problems, settings)
     return settings
 
 
 def settings_schema(headings: Mapping[str, Keys]) -> dict[str, Any]:
-    """The JSON Schema of a settings file: its headings and the keys below them."""
-    schema = _keys_schema({**COMMON, **headings})
-    for heading in NAMED:
-        schema["properties"][heading]["type"] = ["object", "null"]
+    """The JSON Schema of a settings file: its headings, the keys below them and what each takes."""
     dialect = "https://json-schema.org/draft/2020-12/schema"
-    return {"$schema": dialect, "title": "Detent settings", "type": ["object", "null"], **schema}
+    return {"$schema": dialect, "title": "Detent settings", **_schema({**COMMON, **headings})}
 
 
-def _keys_schema(keys: Keys) -> dict[str, Any]:
+def _schema(keys: Keys) -> dict[str, Any]:
     if keys is None:
         return {}
+    if isinstance(keys, Value):
+        return {**(_schema(keys.keys) if keys.keys is not None else {}), **keys.schema}
     return {
-        "properties": {key: _keys_schema(below_it) for key, below_it in keys.items() if key != "*"},
-        "additionalProperties": _keys_schema(keys["*"]) if "*" in keys else False,
+        "type": ["object", "null"],
+        "properties": {key: _schema(inner) for key, inner in keys.items() if key != "*"},
+        "additionalProperties": _schema(keys["*"]) if "*" in keys else False,
     }
 
 
@@ -447,21 +494,27 @@ def known_secrets(environ: Mapping[str, str], variables: Iterable[str] = ()) -> 
 # -- checks -------------------------------------------------------------------------------------------------
 
 
-def _unknown(value: Any, known: Keys, way: Way, places: Mapping[Way, str]) -> list[str]:
-    """Keys nobody knows, each with the nearest that somebody does."""
-    if known is None or not isinstance(value, Mapping):
-        return []
-    found: list[str] = []
+def _misfits(value: Any, keys: Keys, way: Way, places: Mapping[Way, str]) -> Iterator[str]:
+    """Unknown keys, each with the nearest known one, and values of the wrong kind."""
+    if value is None or keys is None:
+        return
+    place = places.get(way, "the settings")
+    if isinstance(keys, Value):
+        if not keys.fits(value):
+            yield f"{place}: '{'.'.join(way)}' takes {keys.what}."
+        keys = keys.keys
+    elif not isinstance(value, Mapping):
+        yield f"{place}: '{'.'.join(way)}' takes named values."
+    if keys is None or not isinstance(value, Mapping):
+        return
     for key, inner in value.items():
         here = (*way, str(key))
-        if key in known or "*" in known:
-            found += _unknown(inner, known.get(key, known.get("*")), here, places)
+        if key in keys or "*" in keys:
+            yield from _misfits(inner, keys.get(key, keys.get("*")), here, places)
             continue
+        hint = nearest(str(key), keys) or f" Known here: {', '.join(sorted(keys))}."
         what = "key" if way else "heading"
-        there = ", ".join(sorted(known))
-        hint = nearest(str(key), known) or f" Known here: {there}."
-        found.append(f"{places.get(here, 'the settings')}: unknown {what} '{'.'.join(here)}'.{hint}")
-    return found
+        yield f"{places.get(here, 'the settings')}: unknown {what} '{'.'.join(here)}'.{hint}"
 
 
 def _secrets(value: Any, places: Mapping[Way, str], way: Way = ()) -> list[str]:
@@ -498,76 +551,3 @@ def _secret(places: Mapping[Way, str], way: Way, what: str) -> str:
         f"{places.get(way, 'the settings')}: {what} does not belong in the file; "
         f"secrets come from the environment (for example {variable})."
     )
-
-
-def _shapes(settings: Settings) -> list[str]:
-    """Common values of the wrong kind."""
-    found: list[str] = []
-
-    def expect(fits: bool, way: Way, what: str) -> None:
-        if not fits:
-            found.append(f"{settings.place(*way)}: '{'.'.join(way)}' takes {what}.")
-
-    plugins = settings.get("plugins")
-    if plugins is not None:
-        fits = isinstance(plugins, str) or (
-            isinstance(plugins, list) and all(isinstance(item, str) for item in plugins)
-        )
-        expect(fits, ("plugins",), "a list of modules or paths of Python files")
-    store = settings.get("store")
-    expect(store is None or isinstance(store, (str, Mapping)), ("store",), "a path or URL")
-    concurrency = settings.get("concurrency")
-    fits = concurrency is None or (type(concurrency) is int and concurrency >= 1)
-    expect(fits, ("concurrency",), "a whole number of 1 or more")
-    for name in ("enabled", "reasons"):
-        said = settings.get("telemetry", name)
-        expect(said is None or isinstance(said, bool), ("telemetry", name), "true or false")
-    keys = settings.get("keys")
-    for variable, hosts in keys.items() if isinstance(keys, Mapping) else ():
-        listed = hosts if isinstance(hosts, list) else [hosts]
-        fits = hosts is None or all(isinstance(host, str) and is_host(host) for host in listed)
-        expect(fits, ("keys", str(variable)), f"hosts without {NO_HOST}, such as crm.firm.example")
-    for heading in NAMED:
-        value = settings.get(heading)
-        expect(value is None or isinstance(value, Mapping), (heading,), "named values")
-    _judging(settings, expect)
-    budget = settings.get("budget")
-    if isinstance(budget, Mapping):
-        for name, value in budget.items():
-            if name == "enforce":
-                expect(isinstance(value, bool), ("budget", name), "true or false")
-            elif value is not None:
-                expect(_number(value) and value > 0, ("budget", name), "a number above 0")
-    return found
-
-
-def _judging(settings: Settings, expect: Expect) -> None:
-    """Wrong values among the rules of evidence and the prices."""
-    for way in (("agreement", "min_n"), ("agreement", "window"), ("autonomy", "demote", "hard"),
-                ("autonomy", "demote", "window")):  # fmt: skip
-        value = settings.get(*way)
-        expect(value is None or (type(value) is int and value >= 1), way, "a whole number of 1 or more")
-    for way in (("agreement", "min_lower95"), ("autonomy", "demote", "agreement")):
-        value = settings.get(*way)
-        expect(value is None or (_number(value) and 0 <= value <= 1), way, "a share from 0 to 1")
-    demote = settings.get("autonomy", "demote", default={})
-    expect(isinstance(demote, Mapping), ("autonomy", "demote"), "named values")
-    enabled = settings.get("autonomy", "demote", "enabled", default=True)
-    expect(isinstance(enabled, bool), ("autonomy", "demote", "enabled"), "true or false")
-    levels = [level.value for level in AutonomyLevel]
-    floor = settings.get("autonomy", "demote", "floor")
-    expect(floor is None or floor in levels, ("autonomy", "demote", "floor"), f"one of {', '.join(levels)}")
-    prices = settings.get("prices")
-    for model, price in prices.items() if isinstance(prices, Mapping) else ():
-        if isinstance(price, Mapping):
-            both = all(price.get(name) is not None for name in ("input", "output"))
-            expect(both, ("prices", str(model)), "both input and output")
-            for name, value in price.items():
-                fits = value is None or (_number(value) and value >= 0)
-                expect(fits, ("prices", str(model), str(name)), "USD per million tokens, 0 or more")
-        else:
-            expect(price is None, ("prices", str(model)), ", ".join(PRICES))
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""How healthy the store is, and which runs need somebody: what `doctor` and `store check` report.
+"""How healthy the store is, and which runs need a person: what `doctor` and `store check` report.
 
 Every look is bounded: where there is more than is looked at, the report says so.
 """
@@ -39,7 +39,7 @@ LEAST_FREE = 200 << 20
 PROBE = 1 << 16
 """Bytes that are written to find out whether anything can be."""
 OVERDUE = 60.0
-"""Seconds after its time at which a run that nobody wakes needs somebody."""
+"""Seconds past its time after which a run that no worker wakes needs a person."""
 SILENT = 30.0
 """Seconds after the end of its lease at which a worker that is still there is worth a look."""
 MOST_TOLD = 50
@@ -132,7 +132,7 @@ def _remains(path: Path) -> Remains | None:
 async def run_needs(
     store: Store, clock: Clock, cannot_resume: Callable[[RunRow], Awaitable[str | None]] | None = None
 ) -> Health:
-    """Which runs need somebody; `cannot_resume` says why a run could not be driven here, where the flows are
+    """Runs that need a person; `cannot_resume` says why a run could not be driven here, where the flows are
     known."""
     health = Health()
     dead = await Leases(store, clock).dead()
@@ -205,7 +205,7 @@ async def _stuck(
     rows: Sequence[RunRow],
     cannot_resume: Callable[[RunRow], Awaitable[str | None]],
 ) -> None:
-    """Runs that nobody could drive here; those begun under the same definition are asked about once."""
+    """Runs that cannot be driven here; those begun under the same definition are asked about once."""
     reasons: dict[tuple[str, str], str | None] = {}
     found: dict[str, list[str]] = {}
     for row in rows:
@@ -268,7 +268,7 @@ async def deep_check(store: Store, told: Callable[[int], None] | None = None) ->
 
 
 def _left(runs: Sequence[str], workers: Sequence[str]) -> str:
-    """What is said of runs that nobody drives; `workers` are those that drove them and died."""
+    """Findings about runs without a driver; `workers` are those that drove them and died."""
     them = "it" if len(runs) == 1 else "them"
     if not workers:
         return f"{_runs(runs)} under way, and nobody drives {them}."

@@ -12,11 +12,11 @@ DEFAULT_STORE = ".detent/detent.db"
 
 
 def store_url(settings: Settings) -> str:
-    """The store's place as it was said, or the default one."""
-    said = settings.get("store")
-    if isinstance(said, Mapping):
-        said = said.get("url")
-    return str(said or DEFAULT_STORE)
+    """The store's address from the settings, or the default one."""
+    url = settings.get("store")
+    if isinstance(url, Mapping):
+        url = url.get("url")
+    return str(url or DEFAULT_STORE)
 
 
 def shown_url(url: str) -> str:

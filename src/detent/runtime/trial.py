@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -37,6 +38,35 @@ class Trial:
     """What it proposes: `tool`, `args`. None of it was performed."""
     question: str | None = None
     error: str | None = None
+    text: str = ""
+    """What else there is to show."""
+
+    @property
+    def title(self) -> str:
+        """The step and who performed it."""
+        return f"{self.step}   {self.by}"
+
+    def fields(self) -> list[tuple[str, str]]:
+        """What it came to, as names and values for people."""
+        following = self.next or ("waits" if self.question else "not known before the effects are done")
+        return [
+            ("next", following if self.error is None else "none"),
+            ("reason", self.reason or ""),
+            ("error", self.error or ""),
+            ("question", self.question or ""),
+            *((f"set {key}", shown_value(value)) for key, value in (self.changes or {}).items()),
+            *(
+                (
+                    f"asked {call['tool']}",
+                    f"{shown_value(call.get('args'))} → {shown_value(call.get('answer'))}",
+                )
+                for call in self.queries
+            ),
+            *(
+                (f"proposed {call['tool']}", f"{shown_value(call['args'])}   (not performed)")
+                for call in self.effects
+            ),
+        ]
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -47,8 +77,13 @@ class Trial:
         }  # fmt: skip
 
 
+def shown_value(value: Any) -> str:
+    """A value for people, in one line."""
+    return json.dumps(value, ensure_ascii=False)
+
+
 class Rehearsal:
-    """A flow whose effects are only noted: whoever would perform one is left waiting."""
+    """A flow whose effects are noted and not performed: the first one stops the run."""
 
     def __init__(self, flow: Flow) -> None:
         self.proposed = asyncio.Event()
@@ -75,9 +110,9 @@ class Rehearsal:
         async with Engine(store, [self.flow], dispatch=dispatch or DispatchSettings()) as engine:
             run_id = await engine.start(self.flow, dict(data), at=at, budget=Budget(steps=1))
             await self._until_decided(engine.finish(run_id))
-            found = await engine.store.entries(run_id, 0, 10_000)
+            entries = await engine.store.entries(run_id, 0, 10_000)
             await engine.stop(0)
-        return list(found)
+        return list(entries)
 
     async def _until_decided(self, finish: Any) -> None:
         """Wait until the step has said what it wants, or the run is over or waits."""
@@ -94,7 +129,7 @@ class Rehearsal:
 
 
 async def try_step(
-    flow: Flow, said: str, data: Mapping[str, Any], *, dispatch: DispatchSettings | None = None
+    flow: Flow, step: str, data: Mapping[str, Any], *, dispatch: DispatchSettings | None = None
 ) -> Trial:
     """Perform one step of a flow on the data given. Queries are asked; effects are noted and not performed.
 
@@ -104,23 +139,24 @@ async def try_step(
     from detent.adapters.stores.memory import MemoryStore
 
     names = {flow.machine.named(state): state for state in flow.steps}
-    if said not in names:
+    if step not in names:
         known = ", ".join(names)
         raise ConfigurationError(
-            f"Flow '{flow.name}' has no step '{said}'.{nearest(said, names)} Steps: {known}."
+            f"Flow '{flow.name}' has no step '{step}'.{nearest(step, names)} Steps: {known}."
         )
-    entries = await Rehearsal(flow).entries(MemoryStore(), names[said], data, dispatch)
+    entries = await Rehearsal(flow).entries(MemoryStore(), names[step], data, dispatch)
     run = Run("")
     for entry in entries:
         body = entry.body
         if isinstance(body, Proposed):
             outcome = body.outcome
+            effects = tuple({"tool": effect["tool"], "args": effect["args"]} for effect in body.effects)
             return Trial(
-                said, outcome.get("next"), outcome.get("reason"), body.by, outcome.get("set"),
-                tuple(body.looked), tuple({"tool": one["tool"], "args": one["args"]} for one in body.effects),
+                step, outcome.get("next"), outcome.get("reason"), body.by, outcome.get("set"),
+                tuple(body.looked), effects,
             )  # fmt: skip
         if isinstance(body, Moved):
-            return Trial(said, body.to, body.reason, body.by, body.set, tuple(body.looked))
+            return Trial(step, body.to, body.reason, body.by, body.set, tuple(body.looked))
         run.apply(entry)
     question = next((hold.question or name for name, hold in run.holds.items()), None)
-    return Trial(said, reason=run.reason, question=question, error=run.error)
+    return Trial(step, reason=run.reason, question=question, error=run.error)

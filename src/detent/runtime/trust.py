@@ -72,7 +72,7 @@ class TrustFile:
         self.path = home / FILE if home is not None else None
 
     def read(self) -> dict[str, Any]:
-        """What is recorded; `ConfigurationError` when the file is damaged or belongs to somebody else."""
+        """What is recorded; `ConfigurationError` when the file is damaged or belongs to another user."""
         if self.path is None:
             return {}
         try:
@@ -170,10 +170,10 @@ class Trust:
     @property
     def everything(self) -> bool:
         """The environment says that every project on this machine is trusted."""
-        said = self.environ.get(VARIABLE, "").strip().lower()
-        if said not in ("", "all"):
+        value = self.environ.get(VARIABLE, "").strip().lower()
+        if value not in ("", "all"):
             raise ConfigurationError(f"{VARIABLE} takes 'all' and nothing else.")
-        return said == "all"
+        return value == "all"
 
     @cached_property
     def record(self) -> Mapping[str, Any]:

@@ -132,17 +132,17 @@ def engine_for(
     from detent.runtime.dispatch_settings import dispatch_settings
 
     flows = list(flows)
-    told = [*observers]
+    all_observers = [*observers]
     if settings.get("telemetry", "enabled"):
         from detent.adapters.telemetry.otel import from_environment
 
-        told.append(from_environment(reasons=bool(settings.get("telemetry", "reasons"))))
+        all_observers.append(from_environment(reasons=bool(settings.get("telemetry", "reasons"))))
     wanted = concurrency or settings.get("concurrency", default=1000)
     dispatch = dispatch_settings(
         settings, flows, deterministic=deterministic, complete=complete, known_steps=known_steps,
         agents=None if agents is None else [DISPATCH_AGENT, *agents],
     )  # fmt: skip
     return Engine(
-        store or store_for(settings, create=create), flows, observers=told, concurrency=wanted,
+        store or store_for(settings, create=create), flows, observers=all_observers, concurrency=wanted,
         dispatch=dispatch, tape=tape,
     )  # fmt: skip

@@ -1,13 +1,13 @@
-"""The torture test: disturb worker processes many times, and check that the results do not show it.
+"""The torture test: disturb worker processes many times, and see that the results do not show it.
 
-Five rounds on the same store, in each of which some workers have room for more runs. *Boundaries*: one
-process for every commit and effect of one run, killed just before and just after it. *Kills*: workers killed
-at random instants and replaced. *Pauses*: workers of one machine stopped at any instant for longer than their
-lease, during plain functions that take longer than that. *Stops*: workers of several machines stopped, and
-continued after others took over; never within an effect, as no engine could undo what a machine does after it
-was given up. *Elsewhere*: workers of several machines whose clocks differ and jump, cut off from the store
-for longer than their lease, during the same functions. Effects left in doubt are settled by looking at the
-world, as a person would. Then every run is compared with an undisturbed one.
+Five rounds on one store, in each of which some workers have places to spare. *Boundaries*: one process for
+every commit and effect of one run, killed just before and just after it. *Kills*: workers killed at random
+instants and replaced. *Pauses*: workers of one machine stopped at any instant for longer than their lease,
+amid plain functions that take longer than that. *Stops*: workers of several machines stopped and continued
+after others took over; never within an effect, for no engine could undo what a machine does after it was
+given up. *Elsewhere*: workers of several machines whose clocks differ and jump, cut off from the store for
+longer than their lease, amid the same functions. Effects left in doubt are settled by looking at the world,
+as a person would. Then every run is compared with an undisturbed one.
 
     python -m detent.testing.torture --store sqlite:torture.db --kills 300 --workers 2 --seed 7
 """
@@ -32,6 +32,7 @@ from typing import Any
 
 from detent.engine.effects import AGAIN, HAPPENED
 from detent.engine.engine import Engine
+from detent.engine.journal_reader import rows_of
 from detent.engine.ports import RunQuery, RunRow
 from detent.kernel.errors import ConfigurationError, RunBusy, RunStateError
 from detent.kernel.plain import encode
@@ -48,12 +49,12 @@ LABOUR = "detent.testing.blocking_workload:labour"
 PATIENCE = 30.0
 """Seconds without any progress after which open runs count as stuck."""
 SIDE_BY_SIDE = 3
-"""Processes running at the same time in the first round."""
+"""Processes under way in the first round."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What was done, and which promises were broken."""
+    """What was done, and what was wrong afterwards."""
 
     store: str
     seed: int
@@ -66,14 +67,14 @@ class Report:
     settled: Counter[str] = field(default_factory=Counter)
     """Holds the harness answered, by answer."""
     fenced: int = 0
-    """Number of times a stale worker was refused."""
+    """Times a stale worker was refused."""
     found: Found = field(default_factory=Found)
     seconds: float = 0.0
     violations: list[Violation] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        """Whether no promise was broken."""
+        """True when no promise was broken."""
         return not self.violations
 
     def __str__(self) -> str:
@@ -101,7 +102,7 @@ class Report:
 
 
 class Torturer:
-    """One torture test: its store, its world, its workers."""
+    """One torture: its store, its world, its workers."""
 
     def __init__(
         self, store: str, folder: Path, *, workload: str, workers: int, seed: int, say: Callable[[str], None]
@@ -120,13 +121,13 @@ class Torturer:
 
     @property
     def engine(self) -> Engine:
-        """The engine that reads and answers; it never drives a run."""
+        """Looks and answers; never drives anything."""
         assert self._engine is not None
         return self._engine
 
     @property
     def nursery(self) -> Nursery:
-        """Starts the workers."""
+        """Where workers come from."""
         assert self._nursery is not None
         return self._nursery
 
@@ -134,12 +135,12 @@ class Torturer:
     async def ready(self) -> AsyncIterator[None]:
         """Open the store and the nursery."""
         with Nursery() as self._nursery:
-            flows = [flow for name in (self.workload, LABOUR) for flow in self._make(name).flows]
+            flows = [flow for name in (self.workload, LABOUR) for flow in self._made(name).flows]
             async with Engine(store_at(self.store), flows) as self._engine:
                 yield
         self.world.close()
 
-    def _make(self, workload: str) -> Workload:
+    def _made(self, workload: str) -> Workload:
         return find_workload(workload)(self.world, CrashPoints())
 
     def job(
@@ -152,13 +153,13 @@ class Torturer:
         )  # fmt: skip
 
     def host(self) -> str:
-        """A machine of its own."""
+        """A machine nobody else is on."""
         return f"machine-{next(self._hosts)}"
 
     # -- rounds ---------------------------------------------------------------------------------------------
 
     async def boundaries(self, stride: int = 1) -> None:
-        """Kill one process at every commit and effect of the first run, then finish the rest."""
+        """Kill one process at every commit and effect of the first run, then have the rest done."""
         counted = self.folder / "counted"
         pid = self.nursery.start(self.job("c", [0], only=True, counted=str(counted)))
         await self.nursery.gone(pid)
@@ -172,13 +173,13 @@ class Torturer:
             points += [CrashPoint(number, "before", "effect"), CrashPoint(number, "after", "effect")]
         gate = asyncio.Semaphore(SIDE_BY_SIDE)
 
-        async def run_to_point(index: int, point: CrashPoint) -> None:
+        async def one(index: int, point: CrashPoint) -> None:
             async with gate:
                 # Every run is the first of the workload, under a name of its own.
                 pid = self.nursery.start(self.job(f"b{index}-", [0], only=True, points=[str(point)]))
                 await self.nursery.gone(pid)
 
-        await asyncio.gather(*(run_to_point(index, point) for index, point in enumerate(points)))
+        await asyncio.gather(*(one(index, point) for index, point in enumerate(points)))
         self.report.boundaries += len(points)
         self.say(f"killed at {len(points)} boundaries of {commits} commits and {effects} effects")
         last = self.nursery.start(self.job("b"))
@@ -186,11 +187,11 @@ class Torturer:
         await self.nursery.kill(last)
         # A process killed before its first commit leaves no run behind.
         runs = [f"b{index}-0" for index in range(len(points))]
-        existing = [run_id for run_id in runs if await self.engine.store.find(run_id, 1)]
-        await self._check(dict.fromkeys(["c0", *existing], 0))
+        there = [run_id for run_id in runs if await self.engine.store.find(run_id, 1)]
+        await self._check(dict.fromkeys(["c0", *there], 0))
 
     async def kills(self, times: int, runs_per_kill: float = 1.0) -> None:
-        """Kill workers at random instants; each replacement brings new runs along."""
+        """Kill workers at random instants; each one that replaces a killed one brings new runs along."""
         numbers = 0
         owed = 0.0
 
@@ -213,7 +214,7 @@ class Torturer:
                 await self.nursery.kill(alive[victim])
                 self.report.kills += 1
                 alive[victim] = start()
-            # Runs a worker was about to start when it was killed are started by those that stay.
+            # What a worker was about to start when it was killed is started by those that stay.
             alive.append(self.nursery.start(self.job("k", range(numbers))))
         finally:
             settling.cancel()
@@ -269,7 +270,7 @@ class Torturer:
         await self._check({f"s{number}": number for number in range(numbers)})
 
     async def pauses(self, times: int) -> None:
-        """Stop workers of one machine at any instant, even within effects, for longer than their lease."""
+        """Stop workers of one machine at any instant, within effects too, past their lease."""
 
         async def strike(alive: Sequence[int]) -> None:
             victims = self.random.sample(alive, min(len(alive) - 1, times - self.report.pauses))
@@ -284,7 +285,7 @@ class Torturer:
         self.say(f"paused {self.report.pauses} times")
 
     async def elsewhere(self, jumps: int, cuts: int) -> None:
-        """Make clocks of several machines differ and jump, and cut machines off past their lease."""
+        """Have clocks of several machines differ and jump, and cut machines off past their lease."""
 
         async def strike(alive: Sequence[int]) -> None:
             report = self.report
@@ -311,7 +312,7 @@ class Torturer:
         enough: Callable[[], bool],
         options: Callable[[], dict[str, Any]],
     ) -> None:
-        """Disturb workers during functions that wait; each turn brings new runs, and one more worker."""
+        """Disturb workers amid functions that wait; each turn brings new runs along, and one more worker."""
         numbers = 0
 
         def start(runs: int) -> int:
@@ -343,9 +344,9 @@ class Torturer:
     # -- what a person would do -----------------------------------------------------------------------------
 
     async def _stopped(self, pid: int, patience: float = 5.0) -> bool:
-        """Wait until a worker has stopped itself; False when it does not, as others did its work.
+        """Wait until a worker has stopped itself; False when it does not, its work being done by others.
 
-        A worker that stopped unnoticed might hold a lock of the store for as long as nobody continues it.
+        One that stopped unseen might keep a lock of the store for as long as nobody continues it.
         """
         deadline = time.monotonic() + patience
         while not self.nursery.stopped(pid):
@@ -358,7 +359,7 @@ class Torturer:
         return True
 
     async def _under_way(self, patience: float = 10.0) -> None:
-        """Wait until some run is under way, or was left unfinished."""
+        """Wait until some run is under way, or was left so."""
         deadline = self.engine.clock.elapsed() + patience
         while self.engine.clock.elapsed() < deadline:
             page = await self.engine.store.rows(RunQuery(status=(Status.RUNNING,), limit=1))
@@ -372,16 +373,9 @@ class Torturer:
             await asyncio.sleep(0.1)
 
     async def _settle(self) -> list[RunRow]:
-        """Answer holds that ask for attention; returns the open runs."""
-        open_runs: list[RunRow] = []
-        cursor: int | None = None
-        while True:
-            query = RunQuery(status=(Status.RUNNING, Status.WAITING), before=cursor, limit=500)
-            page = await self.engine.store.rows(query)
-            open_runs += page.rows
-            if page.next is None:
-                break
-            cursor = page.next
+        """Answer holds that ask for attention; gives the open runs."""
+        query = RunQuery(status=(Status.RUNNING, Status.WAITING))
+        open_runs = [row async for row in rows_of(self.engine.store, query)]
         for row in open_runs:
             for wait in row.now.waits or ():
                 if wait["why"] == "attention":
@@ -395,18 +389,18 @@ class Torturer:
             self.report.settled["continue"] += 1
             return
         effect = name.removeprefix("effect:")
-        occurrences = self.world.occurrences(key=f"{run_id}:{effect}")
-        how = HAPPENED if occurrences else AGAIN
-        receipt = occurrences[0].receipt if occurrences else None
+        there = self.world.occurrences(key=f"{run_id}:{effect}")
+        how = HAPPENED if there else AGAIN
+        receipt = there[0].receipt if there else None
         await self.engine.resolve(run_id, how, hold=token, receipt=receipt, drive=False)
         self.report.settled[how] += 1
 
     async def _until_ended(self, alive: Sequence[int], wanted: Sequence[str] = ()) -> None:
-        """Wait until no run is open, as long as there is any progress."""
+        """Wait until no run is open, as long as anything still moves."""
         last, since = "", time.monotonic()
         missing = set(wanted)
         while True:
-            # First which runs exist, then which are open: the other way round, one may be missed.
+            # First who is there, then who is open: the other way round, one may come in between.
             for run_id in list(missing):
                 if run_id in await self.engine.store.find(run_id, 1):
                     missing.discard(run_id)
@@ -419,44 +413,44 @@ class Torturer:
             elif time.monotonic() - since > PATIENCE:
                 for row in open_runs:
                     lines = await self.engine.store.entries(row.id, max(0, row.seq - 14))
-                    position = (
+                    where = (
                         f"{row.now.status.value} in '{row.now.state}', owner {row.owner}, epoch {row.epoch}"
                     )
-                    self._violation(row.id, f"is left open: {position}", excerpt(lines, None))
+                    self._wrong(row.id, f"is left open: {where}", excerpt(lines, None))
                 for run_id in missing:
-                    self._violation(run_id, "was never started")
+                    self._wrong(run_id, "was never started")
                 return
             if not any(self.nursery.alive(pid) for pid in alive):
-                self._violation("workers", f"all died by themselves:\n{self._log()}")
+                self._wrong("workers", f"all died by themselves:\n{self._log()}")
                 return
             await asyncio.sleep(0.05)
 
     # -- checking -------------------------------------------------------------------------------------------
 
-    def _violation(self, run: str, message: str, text: str = "") -> None:
+    def _wrong(self, run: str, message: str, text: str = "") -> None:
         self.report.violations.append(Violation(run, message, text))
 
     async def _check(self, runs: Mapping[str, int], workload: str | None = None) -> None:
         name = workload or self.workload
         expected = await expect(find_workload(name), runs)
-        for run_id, signature in expected.runs.items():
-            if signature["status"] == Status.FAILED.value:
-                self._violation(run_id, f"fails even when nobody disturbs it: {signature['error']}")
-        findings = await verify(self.engine.store, self.world, expected, self._make(name).paid)
+        for run_id, wanted in expected.runs.items():
+            if wanted["status"] == Status.FAILED.value:
+                self._wrong(run_id, f"fails even when nobody disturbs it: {wanted['error']}")
+        found = await verify(self.engine.store, self.world, expected, self._made(name).paid)
         total = self.report.found
         for name in ("runs", "entries", "takeovers", "folds", "repeated", "paid", "lost"):
-            setattr(total, name, getattr(total, name) + getattr(findings, name))
-        total.effects += findings.effects
-        self.report.violations += findings.violations
+            setattr(total, name, getattr(total, name) + getattr(found, name))
+        total.effects += found.effects
+        self.report.violations += found.violations
 
     def check_log(self) -> None:
-        """Check what the workers logged."""
+        """What the workers complained about."""
         text = self._log(whole=True)
         self.report.fenced = text.count("run.fenced")
         for sign in ("Traceback", "run.driver_failed", "engine.helper_failed"):
             if sign in text:
                 start = text.index(sign)
-                self._violation("workers", f"said {sign}", text[max(0, start - 300) : start + 3000])
+                self._wrong("workers", f"said {sign}", text[max(0, start - 300) : start + 3000])
 
     def _log(self, whole: bool = False) -> str:
         path = self.folder / "workers.log"
@@ -480,7 +474,7 @@ async def torture(
     folder: Path | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Report:
-    """Torture a store (`sqlite:PATH` or `postgresql://…#SCHEMA`, empty) and return the report.
+    """Torture a store (`sqlite:PATH` or `postgresql://…#SCHEMA`, empty) and give the report.
 
     `workload` names a function like `detent.testing.workload:reference`; `stride` takes only every so-many-th
     commit boundary; `folder` keeps the world and the workers' log.

@@ -13,7 +13,7 @@ from typing import Any
 
 from detent.adapters.stores.memory import MemoryStore
 from detent.engine.engine import Engine
-from detent.engine.journal_reader import load, read
+from detent.engine.journal_reader import load, read, rows_of
 from detent.engine.ports import RunQuery, Store
 from detent.kernel import entries as journal
 from detent.kernel.entries import Claimed, EffectBegun, EffectDone, Entry, Moved, Recorded
@@ -105,14 +105,8 @@ async def expect(make: MakeWorkload, runs: Mapping[str, int]) -> Expected:
 
 async def all_runs(store: Store) -> AsyncIterator[str]:
     """Ids of all runs in a store."""
-    cursor: int | None = None
-    while True:
-        page = await store.rows(RunQuery(before=cursor, limit=500))
-        for row in page.rows:
-            yield row.id
-        if page.next is None:
-            return
-        cursor = page.next
+    async for row in rows_of(store, RunQuery()):
+        yield row.id
 
 
 @dataclass(slots=True)

@@ -28,8 +28,8 @@ TICKET = {
 
 @pytest.fixture(autouse=True)
 def _secrets(monkeypatch):
-    monkeypatch.setenv("WARRANTY_CRM_USER", USER)
-    monkeypatch.setenv("WARRANTY_CRM_PASSWORD", PASSWORD)
+    monkeypatch.setenv("CRM_USER", USER)
+    monkeypatch.setenv("CRM_PASSWORD", PASSWORD)
 
 
 @pytest.fixture
@@ -194,10 +194,10 @@ class TestWhoAsks:
         assert crm.of("/tickets") == []
 
     async def test_a_missing_secret_is_named_by_its_variable(self, crm, monkeypatch):
-        monkeypatch.delenv("WARRANTY_CRM_PASSWORD")
+        monkeypatch.delenv("CRM_PASSWORD")
         found = await fault_of(client_of(crm).device("SN48213"))
         assert found.code == "auth"
-        assert "WARRANTY_CRM_PASSWORD is not set" in found.message
+        assert "CRM_PASSWORD is not set" in found.message
 
 
 class TestTickets:

@@ -70,15 +70,15 @@ async def place_of(kind: str, folder: Any) -> AsyncIterator[Place]:
 
 @pytest.fixture(params=["sqlite", "crm"])
 async def place(request, tmp_path, monkeypatch):
-    monkeypatch.setenv("WARRANTY_CRM_USER", USER)
-    monkeypatch.setenv("WARRANTY_CRM_PASSWORD", PASSWORD)
+    monkeypatch.setenv("CRM_USER", USER)
+    monkeypatch.setenv("CRM_PASSWORD", PASSWORD)
     async with place_of(request.param, tmp_path) as place:
         yield place
 
 
 @pytest.fixture
 async def crm_place(tmp_path, monkeypatch):
-    monkeypatch.setenv("WARRANTY_CRM_USER", USER)
-    monkeypatch.setenv("WARRANTY_CRM_PASSWORD", PASSWORD)
+    monkeypatch.setenv("CRM_USER", USER)
+    monkeypatch.setenv("CRM_PASSWORD", PASSWORD)
     async with place_of("crm", tmp_path) as place:
         yield place

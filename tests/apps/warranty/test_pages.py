@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from detent.apps.warranty.flow import shipped
-from detent.apps.warranty.settings import HEADINGS, keys_of
-from detent.flows.playbook.commands import drawing_of, page_of
+from detent.apps.warranty.settings import HEADINGS
+from detent.authoring.heading import heading_keys
+from detent.flows.playbook.drawing import draw_playbook
 from detent.flows.playbook.playbook import read_playbook
-from detent.insight.diagram.diagram import mermaid
+from detent.runtime.plugs import Drawing
 
 ROOT = Path(__file__).parents[3]
 
@@ -17,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 def test_the_drawing_is_that_of_the_step_files():
     playbook, problems = read_playbook(shipped())
     assert not problems
-    drawn = page_of(playbook, mermaid(drawing_of(playbook)))
+    drawn = draw_playbook(playbook, Drawing(page=True))
     assert (shipped() / "WORKFLOW.md").read_text(encoding="utf-8") == drawn
 
 
@@ -46,5 +47,5 @@ def test_every_setting_has_a_row():
                 found.append(f"{path}.{key}")
         return found
 
-    known = {name: keys_of(model) for name, model in HEADINGS.items()}
+    known = {name: heading_keys(model) for name, model in HEADINGS.items()}
     assert missing(known, "") == []

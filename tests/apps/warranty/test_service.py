@@ -644,7 +644,7 @@ async def test_one_step_answers_alone_and_nothing_is_performed(tmp_path):
     assert call.arguments["to"] == "maren1@holt-bakery.example"
     assert "2024-09-30" in call.arguments["body"]
     assert room.replies() == []
-    with pytest.raises(ConfigurationError, match="There is no step '09-fly'"):
+    with pytest.raises(ConfigurationError, match="has no step '09-fly'"):
         await generator.generate_step_response("09-fly", read_message(mail()))
 
 

@@ -235,7 +235,7 @@ class TestByHand:
             for kind in KINDS:
                 await box.orchestrate(usual(kind))
             whole = await mailbox_stats(box.engine.store)
-            monkeypatch.setattr("detent.apps.warranty.stats.PAGE", 2)
+            monkeypatch.setattr("detent.engine.journal_reader.ROWS", 2)
             assert await mailbox_stats(box.engine.store) == whole
 
     async def test_an_empty_store_adds_up_to_nothing(self):

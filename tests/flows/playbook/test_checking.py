@@ -308,7 +308,13 @@ class TestSuggestions:
 
     def test_a_single_value_in_place_of_a_list_is_shown_as_a_list(self, tmp_path):
         files = {"01-a": FIRST, "02-b": step_file("02-b", call="[]", next="DONE")}
-        assert told(tmp_path, files) == [("P06", "next is a list: [DONE].")]
+        assert told(tmp_path, files) == [
+            (
+                "P06",
+                "'next' is a list of steps, each a name or {to, when, reason}, but here stands a text. "
+                "Write it as [DONE].",
+            )
+        ]
 
     def test_a_template_that_is_missing_is_told_with_the_file_to_write(self, tmp_path):
         last = step_file(

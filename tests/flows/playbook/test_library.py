@@ -231,22 +231,22 @@ def test_mail_goes_where_the_settings_say(project):
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("{sink: fax}", "line 1: 'mail.sink': should be 'outbox' or 'smtp'."),
-        ("{form: x}", "'mail.form': unknown key. Did you mean 'from'?"),
+        ("{sink: fax}", "line 1: 'mail.sink' should be 'outbox' or 'smtp'."),
+        ("{form: x}", "unknown key 'mail.form'. Did you mean 'from'?"),
         ("{from: nobody}", "'mail.from': mails need a sender"),
         ("{sink: smtp, smtp: {host: h.example}}", "'mail.from' must say who sends by SMTP."),
         ("{sink: smtp, from: a@b.example}", "'mail': sink smtp needs smtp.host"),
-        ("{smtp: {hots: x}}", "'mail.smtp.hots': unknown key. Did you mean 'host'?"),
+        ("{smtp: {hots: x}}", "unknown key 'mail.smtp.hots'. Did you mean 'host'?"),
         (
             "{sink: smtp, from: a@b.example, smtp: {host: h, port: 0}}",
-            "'mail.smtp.port': should be greater",
+            "'mail.smtp.port' should be greater",
         ),
         (
             "{sink: smtp, from: a@b.example, smtp: {host: h, tls: maybe}}",
-            "'mail.smtp.tls': should be 'implicit'",
+            "'mail.smtp.tls' should be 'implicit'",
         ),
-        ("{outbox: 7}", "'mail.outbox': takes text."),
-        ("{smtp: x}", "'mail.smtp': takes named values."),
+        ("{outbox: 7}", "'mail.outbox' should be a valid string."),
+        ("{smtp: x}", "'mail.smtp' should be a"),
     ],
 )
 def test_what_is_wrong_with_the_mail_settings_is_told_with_its_place(project, said, told):

@@ -181,7 +181,7 @@ def test_what_is_wrong_with_a_file_is_told_with_its_line(fault):
 def test_the_nearest_key_is_named():
     found = read_instruction(step_file("01-a", nedes="[x]").encode(), Path("01-a.md"))
     (problem,) = found.problems
-    assert str(problem) == "01-a.md:6:1: P05 unknown key 'nedes'. Did you mean 'needs'?"
+    assert str(problem) == "01-a.md:6:1: P05 'nedes' is no key of a step file. Did you mean 'needs'?"
 
 
 class TestLoading:

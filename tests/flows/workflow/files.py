@@ -21,6 +21,7 @@ from detent.flows.workflow.registry import (
     ValidationStage,
 )
 from detent.flows.workflow.spec import WorkflowSpec
+from detent.flows.workflow.step_modes import CheckSettings
 
 FILE = "flow.yaml"
 INTENT = "Do the one thing this action is there for."
@@ -93,6 +94,5 @@ def problems_of(
 ) -> list[Problem]:
     """Everything wrong with a file; `children` are files by name."""
     specs = {name: spec_of(child, f"{name}.yaml") for name, child in (children or {}).items()}
-    return check_read(
-        read(text), registered or registry(), find=specs.get, workflows=("commit", "flow", *specs), **said
-    )
+    settings = CheckSettings(**said, workflows=("commit", "flow", *specs))
+    return check_read(read(text), registered or registry(), specs.get, settings)

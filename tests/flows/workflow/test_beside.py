@@ -13,7 +13,7 @@ from detent.dispatch.replay import replay
 from detent.engine.offloaded import SHORT
 from detent.flows.workflow.events import WorkflowStarted
 from detent.flows.workflow.registry import Action
-from detent.flows.workflow.scope import BESIDE
+from detent.flows.workflow.run_data import BESIDE
 from detent.kernel.status import Status
 from detent.stores import SQLiteStore
 from tests.flows.workflow.workshop import INTENT, Workshop, flow

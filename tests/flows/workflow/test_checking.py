@@ -10,7 +10,8 @@ import pytest
 
 from detent.authoring.problem import DocumentError
 from detent.dispatch.config import StepConfig
-from detent.flows.workflow.checks import check_read, check_workflow
+from detent.flows.workflow.checks import check_read
+from detent.flows.workflow.reading import Read
 from detent.flows.workflow.registry import Action, Agent, Generator
 from detent.flows.workflow.shelf import WorkflowNotFound
 from detent.kernel.errors import ConfigurationError
@@ -917,7 +918,7 @@ def test_eight_subworkflows_inside_each_other_are_fine_and_a_diamond_is_no_circl
 def test_a_workflow_that_runs_itself_is_a_circle() -> None:
     text = text_of("- {name: a, type: subworkflow, workflow: flow}\n")
     spec = spec_of(text)
-    (problem,) = check_workflow(spec, registry(), find=lambda name: spec)
+    (problem,) = check_read(Read(spec, (), spec), registry(), find=lambda name: spec)
     assert (problem.code, "flow → flow" in problem.message) == ("E008", True)
 
 
@@ -942,20 +943,20 @@ def test_whoever_finds_workflows_may_say_why_there_is_none() -> None:
     def not_there(name: str) -> None:
         raise WorkflowNotFound(name, "There is none.", ("commit", "comet"))
 
-    (problem,) = check_workflow(spec, registry(), find=not_there)
+    (problem,) = check_read(Read(spec, (), spec), registry(), find=not_there)
     assert (problem.code, problem.suggestions) == ("E005", ("commit", "comet"))
 
     def broken(name: str) -> None:
         raise DocumentError("Workflow file comit.yaml", read("").problems)
 
-    (problem,) = check_workflow(spec, registry(), find=broken)
+    (problem,) = check_read(Read(spec, (), spec), registry(), find=broken)
     assert problem.code == "E005"
     assert "comit.yaml has 1 problem" in problem.message
 
     def unsure(name: str) -> None:
         raise ConfigurationError("Two project workflows are named 'comit': a.yaml and b.yaml. Rename one.")
 
-    (problem,) = check_workflow(spec, registry(), find=unsure)
+    (problem,) = check_read(Read(spec, (), spec), registry(), find=unsure)
     assert "a.yaml and b.yaml" in problem.message
 
 
@@ -968,7 +969,7 @@ def test_a_path_inside_a_child_is_looked_for_beside_the_child() -> None:
         asked.append(name)
         return one if name.endswith("one.yaml") else None
 
-    check_workflow(first, registry(), find=find)
+    check_read(Read(first, (), first), registry(), find=find)
     assert asked == ["sub/one.yaml", "/there/sub/two.yaml"]
 
 

@@ -17,7 +17,6 @@ from detent.flows.workflow.inputs import (
     coerce,
     inputs_hash,
     misfit,
-    secret_values,
     variable,
 )
 from detent.flows.workflow.spec import InputSpec
@@ -287,14 +286,12 @@ SET = {"DETENT_INPUT_API_TOKEN": "hunter2", "OTHER": "x"}
 def test_a_secret_comes_from_the_environment_and_stands_by_its_name():
     """D-64"""
     assert coerce(declared(TOKEN), {}, environ=SET) == {"api_token": {"$secret": "api_token"}}
-    assert secret_values(declared(TOKEN, spec("other")), SET) == {"api_token": "hunter2"}
     assert variable("api_token") == "DETENT_INPUT_API_TOKEN"
 
 
 def test_the_environment_of_the_process_is_the_usual_one(monkeypatch):
     monkeypatch.setenv("DETENT_INPUT_API_TOKEN", "hunter2")
     assert coerce(declared(TOKEN), {}) == {"api_token": {"$secret": "api_token"}}
-    assert secret_values(declared(TOKEN)) == {"api_token": "hunter2"}
 
 
 def test_a_secret_cannot_be_given():
@@ -321,7 +318,6 @@ def test_a_missing_secret_is_a_problem_that_names_the_variable():
     for environ in ({}, {"DETENT_INPUT_API_TOKEN": ""}):
         with pytest.raises(InputsError, match="Set the environment variable DETENT_INPUT_API_TOKEN"):
             coerce(declared(TOKEN), {}, environ=environ)
-        assert secret_values(declared(TOKEN), environ) == {}
 
 
 def test_an_optional_secret_may_be_missing():

@@ -14,9 +14,10 @@ from detent.engine.engine import Engine
 from detent.flows.workflow import events
 from detent.flows.workflow.inputs import InputsError
 from detent.flows.workflow.kind import workflows_of
-from detent.flows.workflow.library import Workflows, path_taken
+from detent.flows.workflow.library import Workflows
 from detent.flows.workflow.preflight import PrerequisitesMissing
 from detent.flows.workflow.registry import ValidationStage
+from detent.flows.workflow.results import path_taken
 from detent.flows.workflow.runs import WorkflowRuns, set_shown
 from detent.kernel.errors import ConfigurationError, DefinitionChanged, RunBusy, RunExists
 from detent.kernel.status import Status
@@ -263,6 +264,19 @@ class TestRuns:
             assert (await engine.finish("r4")).status is Status.SUCCEEDED
         assert project.log().count("one you") == 2
 
+    def test_a_listener_hears_how_the_check_of_the_file_ended(self, project):
+        """D-72: validation comes before the prerequisites."""
+        told: list[events.Event] = []
+        project.workflows.choose("shop", listener=told.append)
+        assert [type(event) for event in told] == [events.ValidationStarted, events.ValidationCompleted]
+        assert (told[0].workflow_name, told[1].warnings_count) == ("shop", 0)
+        project.file.write_text(FILE.replace("action: put", "action: putt"))
+        told.clear()
+        with pytest.raises(DocumentError):
+            project.workflows.choose("shop", listener=told.append)
+        assert [type(event) for event in told] == [events.ValidationStarted, events.ValidationFailed]
+        assert {problem.code for problem in told[1].errors} == {"E001"}
+
     async def test_the_prerequisites_are_told_as_they_are_checked(self, project):
         """D-72"""
         text = FILE.replace("{name: one,", "{name: one, requires: ['path:nowhere', 'path:detent.yaml'],")
@@ -288,9 +302,9 @@ async def test_the_path_taken_says_how_each_step_went(project):
         runs = project.runs()
         run_id = await runs.start(engine, runs.prepare({"fail": True}))
         await engine.finish(run_id)
-        assert await path_taken(engine.store, run_id) == {
+        assert await path_taken(engine.store, runs.spec, run_id) == {
             "one": "ok", "spot": "ok", "sure": "skipped", "pick": "ok", "pick/chosen": "ok", "last": "failed",
         }  # fmt: skip
         asked = await runs.start(engine, runs.prepare({"who": "asked"}))
         await engine.finish(asked)
-        assert (await path_taken(engine.store, asked))["sure"] == "running"
+        assert (await path_taken(engine.store, runs.spec, asked))["sure"] == "running"

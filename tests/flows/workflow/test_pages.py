@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from detent.flows.workflow.checks import check_workflow
+from detent.flows.workflow.checks import check_read
 from detent.flows.workflow.project_registry import registry_for
 from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.registry import Action, schema_of
@@ -74,5 +74,5 @@ def test_the_yaml_of_the_guide_can_be_read(registry):
     for path in (HOME / "examples" / "workflow").glob("weekly.yaml"):
         read = read_workflow(path.read_bytes(), path.name)
         assert read.spec is not None, read.problems
-        codes = {problem.code for problem in check_workflow(read.spec, registry, find=lambda name: None)}
+        codes = {problem.code for problem in check_read(read, registry, lambda name: None)}
         assert codes <= {"E001"}  # its own actions come from the example's plugin

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from detent.flows.workflow.library import shelf_for
 from detent.flows.workflow.preflight import check_prerequisites
-from detent.flows.workflow.project_registry import built_in_prerequisites, registry_for, shelf_for
+from detent.flows.workflow.project_registry import built_in_prerequisites, registry_for
 from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.registry import Registry
 from detent.flows.workflow.settings import WorkflowSettings

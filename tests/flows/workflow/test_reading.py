@@ -9,7 +9,7 @@ import pytest
 
 from detent.authoring.names import Nearest
 from detent.authoring.problem import in_order
-from detent.dispatch.autonomy import AutonomyLevel, StepMode, StepType
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.spec import (
     RESERVED,
@@ -22,6 +22,7 @@ from detent.flows.workflow.spec import (
     SubworkflowStep,
     ValidateStep,
 )
+from detent.flows.workflow.step_type import StepType
 from tests.flows.workflow.files import read, spec_of, text_of
 
 WHOLE = """

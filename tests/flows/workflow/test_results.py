@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from detent.flows.workflow.errors import RollbackError
-from detent.flows.workflow.results import StepResult, WorkflowResult
+from detent.flows.workflow.results import StepResult, WorkflowResult, path_taken
 from detent.kernel.plain import decode, encode
 from detent.kernel.status import Status
 from tests.flows.workflow.workshop import Workshop, flow
@@ -131,3 +131,27 @@ async def test_who_performed_a_step_stands_in_its_result(workshop: Workshop) -> 
     ran: Any = await workshop.run(flow("- {name: a, type: python, action: give}"), force_deterministic=True)
     assert ran.step("a").dispatch["mode_used"] == "deterministic"
     assert ran.step("a").dispatch["forced"] is True
+
+
+async def test_the_path_of_a_run_goes_through_branches_inside_branches(workshop: Workshop) -> None:
+    spec = workshop.spec(
+        flow("""
+        - name: outer
+          type: branch
+          options:
+            - step:
+                name: inner
+                type: branch
+                options: [{step: {name: leaf, type: python, action: give}}]
+        - name: second
+          type: branch
+          options: [{step: {name: never, type: python, action: give, when: "false"}}]
+        """)
+    )
+    async with workshop.under_way(spec) as engine:
+        await engine.finish("r")
+        statuses = await path_taken(engine.store, spec, "r")
+    assert statuses == {
+        "outer": "ok", "outer/inner": "ok", "outer/inner/leaf": "ok", "second": "ok",
+        "second/never": "skipped",
+    }  # fmt: skip

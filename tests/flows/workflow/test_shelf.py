@@ -12,6 +12,7 @@ from detent.flows.workflow.checks import check_read
 from detent.flows.workflow.project_registry import registry_for
 from detent.flows.workflow.shelf import SHIPPED, WorkflowNotFound, WorkflowShelf, is_path
 from detent.flows.workflow.spec import SubworkflowStep
+from detent.flows.workflow.step_modes import CheckSettings
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.catalog import Catalog
 from detent.runtime.settings import read_settings
@@ -223,5 +224,7 @@ def test_a_shipped_workflow_validates_cleanly_with_what_ships_and_no_executor(
     settings = read_settings(folder=tmp_path, environ={})
     registered = registry_for(settings, Catalog(settings), environ={})
     shelf = WorkflowShelf(None)
-    found = check_read(shelf.load(path), registered, find=shelf.finder(path.parent), executor=False)
+    found = check_read(
+        shelf.load(path), registered, find=shelf.finder(path.parent), settings=CheckSettings(executor=False)
+    )
     assert found == []

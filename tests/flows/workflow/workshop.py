@@ -31,9 +31,10 @@ from detent.flows.workflow.inputs import coerce
 from detent.flows.workflow.reading import read_workflow
 from detent.flows.workflow.registry import Action, Registry, ValidationStage
 from detent.flows.workflow.results import StepResult, WorkflowResult, workflow_result
-from detent.flows.workflow.scope import HASH, INPUTS, SECRETS
+from detent.flows.workflow.run_data import HASH, INPUTS, SECRETS
 from detent.flows.workflow.secrets import hash_of, marked, marks_for
 from detent.flows.workflow.spec import WorkflowSpec
+from detent.flows.workflow.step_modes import CheckSettings
 from detent.kernel.run import Run
 from detent.stores import MemoryStore
 from detent.tools import Tool
@@ -236,9 +237,8 @@ class Workshop:
         """A file, read and checked; an assertion when anything is wrong with it."""
         found = read_workflow(text.encode(), str(self.folder / "flow.yaml"))
         registry = self.registry()
-        problems = check_read(
-            found, registry, find=self._others.get, tools={tool.name for tool in self.own_tools()}
-        )
+        tools = {tool.name for tool in self.own_tools()}
+        problems = check_read(found, registry, self._others.get, CheckSettings(tools))
         wrong = [problem for problem in problems if problem.severity == "error"]
         assert found.spec is not None, wrong
         assert not wrong, wrong

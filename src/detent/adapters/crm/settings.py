@@ -45,9 +45,9 @@ class CrmSettings:
     fields: Mapping[str, str] = field(default_factory=dict)
     """Our names and the CRM's (dots lead inside): `expires` of a device, `ticket.subject` as sent,
     `receipt.ticket_id` as answered."""
-    user_env: str = "WARRANTY_CRM_USER"
+    user_env: str = "CRM_USER"
     """Name of the environment variable that holds the user."""
-    password_env: str = "WARRANTY_CRM_PASSWORD"
+    password_env: str = "CRM_PASSWORD"
     timeout_s: float = 10.0
     """Seconds for a whole request."""
 

@@ -17,17 +17,22 @@ from detent.engine.context import StepContext
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.plain import digest
 
-ARGUMENTS: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "to": {"type": "string", "minLength": 3, "maxLength": 320, "description": "One address."},
-        "subject": {"type": "string", "maxLength": 400, "description": "The subject."},
-        "body": {"type": "string", "minLength": 1, "maxLength": 100_000, "description": "The text."},
-    },
-    "required": ["to", "subject", "body"],
-    "additionalProperties": False,
-}
-"""The arguments the tool publishes; the others come from step files or from the run."""
+
+def arguments(
+    address: str = "One address.", subject: str = "The subject.", longest: int = 100_000
+) -> dict[str, Any]:
+    """The arguments the tool publishes; the others come from step files or from the run."""
+    return {
+        "type": "object",
+        "properties": {
+            "to": {"type": "string", "minLength": 3, "maxLength": 320, "description": address},
+            "subject": {"type": "string", "maxLength": 400, "description": subject},
+            "body": {"type": "string", "minLength": 1, "maxLength": longest, "description": "The text."},
+        },
+        "required": ["to", "subject", "body"],
+        "additionalProperties": False,
+    }
+
 
 _REPLIED = b"\r\nAuto-Submitted: auto-replied\r\n"
 _GENERATED = b"\r\nAuto-Submitted: auto-generated\r\n"
@@ -74,21 +79,41 @@ class EmailSender:
             if not isinstance(value, str):
                 raise ToolError("invalid", f"send_email: {name} is text.")
         key = mail_key(source, to, subject, body)
-        try:
-            raw = reply(
-                sender=self.sender, to=to, subject=subject, body=body, key=key, date=self._now(),
-                app=self.app, in_reply_to=in_reply_to, references=references, language=language,
-            )  # fmt: skip
-        except ValueError as error:
-            raise ToolError("invalid", f"send_email: {error}") from error
+        raw = self.message(key, to, subject, body, language, in_reply_to, references)
         if in_reply_to is None:
             raw = raw.replace(_REPLIED, _GENERATED, 1)  # it is no reply, but still written by a machine
         return dict(await self.sink.send(raw, self.envelope_from, [to.strip()]))
 
     async def probe(self, to: str, subject: str, body: str, source: str = "", **_: Any) -> Any:
         """The outcome of a mail that is in doubt."""
-        key = mail_key(source, to, subject, body)
-        return await self.sink.probe(message_id_for(key, parseaddr(self.sender)[1].rpartition("@")[2]))
+        return await self.sink.probe(self.message_id(mail_key(source, to, subject, body)))
+
+    def message(
+        self,
+        key: str,
+        to: str,
+        subject: str,
+        body: str,
+        language: str | None = None,
+        in_reply_to: str | None = None,
+        references: Iterable[str] = (),
+    ) -> bytes:
+        """The mail as it is sent.
+
+        Raises:
+            ToolError: it cannot be sent to anyone as it is.
+        """
+        try:
+            return reply(
+                sender=self.sender, to=to, subject=subject, body=body, key=key, date=self._now(),
+                app=self.app, in_reply_to=in_reply_to, references=references, language=language,
+            )  # fmt: skip
+        except ValueError as error:
+            raise ToolError("invalid", f"send_email: {error}") from error
+
+    def message_id(self, key: str) -> str:
+        """The Message-ID of the mail with a key."""
+        return message_id_for(key, parseaddr(self.sender)[1].rpartition("@")[2])
 
 
 def mail_key(source: str, to: str, subject: str, body: str) -> str:
@@ -105,5 +130,5 @@ def send_email_tool(sender: EmailSender) -> Tool:
     """The effect `send_email`."""
     return Tool(
         "send_email", sender.send, "effect", probe=sender.probe, private=True, given=run_gives,
-        description="Send one mail to one address.", arguments=ARGUMENTS,
+        description="Send one mail to one address.", arguments=arguments(),
     )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from detent.runtime.plugs import App, KeyUse
+from detent.runtime.plugs import App, Beginning, KeyUse
 
 if TYPE_CHECKING:
     from detent.engine.flow import Flow
@@ -21,6 +21,13 @@ class Warranty(App):
     commands = "detent.apps.warranty.commands.group:group"
     run = "detent.apps.warranty.commands.run:run"
     suite = "detent.apps.warranty.evals:suite"
+    templates = ("mailbox",)
+
+    def begin(self, name: str, template: str, settings: Settings) -> Beginning:
+        """A project folder: step files, templates, settings, cases, sample mails."""
+        from detent.apps.warranty.project import beginning
+
+        return beginning(Path(name))
 
     def headings(self) -> Mapping[str, Keys]:
         """Those of its settings."""
@@ -32,10 +39,10 @@ class Warranty(App):
         """Step files, templates, scenarios and overlays that settings name, below the project's folder."""
         from detent.apps.warranty.own_heading import lifted
 
-        said = lifted(settings).get("playbook", default={})
-        said = said if isinstance(said, Mapping) else {}
-        overlays = said.get("overlays")
-        names = [said.get(key) for key in ("steps_dir", "templates_dir", "scenarios_dir")]
+        playbook = lifted(settings).get("playbook", default={})
+        playbook = playbook if isinstance(playbook, Mapping) else {}
+        overlays = playbook.get("overlays")
+        names = [playbook.get(key) for key in ("steps_dir", "templates_dir", "scenarios_dir")]
         names += overlays if isinstance(overlays, list) else []
         for name in names:
             if isinstance(name, str) and (place := (root / name).resolve()).is_relative_to(root):
@@ -48,11 +55,13 @@ class Warranty(App):
 
         settings = lifted(settings)
         yield from mail_keys(settings, "WARRANTY")
-        said = settings.get("tools", "crm", default={})
-        said = said if isinstance(said, Mapping) else {}
-        host = host_of(str(said.get("base_url") or ""))
-        for key in ("user", "password") if host and said.get("auth") != "none" else ():
-            variable = str(said.get(f"{key}_env") or f"WARRANTY_CRM_{key}".upper())
+        crm = settings.get("tools", "crm", default={})
+        crm = crm if isinstance(crm, Mapping) else {}
+        host = host_of(str(crm.get("base_url") or ""))
+        for key in ("user", "password") if host and crm.get("auth") != "none" else ():
+            from detent.apps.warranty.settings import Crm
+
+            variable = str(crm.get(f"{key}_env") or Crm.model_fields[f"{key}_env"].default)
             yield KeyUse(variable, host, "tools.crm", settings.of_project("tools", "crm"))
 
     def make(self, settings: Settings) -> Iterable[Flow]:

@@ -52,14 +52,14 @@ async def attention(
 
     `fingerprints` are those of the flows at hand: runs that began under others cannot go on.
     """
-    found: list[Matter] = []
+    matters: list[Matter] = []
     places = places_of(settings)
     for record in await records.open():
         where = places.get(record.source)
         place = where(record.ref) if where is not None else None
         if record.decision in ("held", "unreadable"):
             command = ("warranty", "retry", record.mail_key) if record.decision == "held" else ()
-            found.append(
+            matters.append(
                 Matter(
                     record.mail_key, record.decision, record.reason, record.seen_at, command=command,
                     place=place,
@@ -76,8 +76,8 @@ async def attention(
                 record, row, store, fingerprints or {}
             )
             if matter is not None:
-                found.append(replace(matter, place=place))
-    return found
+                matters.append(replace(matter, place=place))
+    return matters
 
 
 def places_of(settings: WarrantySettings) -> dict[str, Callable[[str], str]]:

@@ -68,7 +68,7 @@ async def rehearse(
     """Decide about every mail in a mailbox; nothing is written down, performed or marked."""
     components = intake.components
     where = source_id(source.describe())
-    found: list[MailResult] = []
+    results: list[MailResult] = []
     for ref in await source.list():
         try:
             arrival = await source.fetch(ref)
@@ -83,6 +83,6 @@ async def rehearse(
             run = await processor.orchestrator.engine.finish(run_id)
             result = await processor.result(how, run)
             told = MailResult(seen.record.mail_key, run.status.value, run.reason, result, run_id)
-        found.append(told)
+        results.append(told)
         tell(told)
-    return found
+    return results

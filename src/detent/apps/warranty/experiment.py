@@ -14,16 +14,15 @@ from typing import Any, NamedTuple
 
 from detent.apps.warranty.handlers import ASK
 from detent.apps.warranty.settings import Arm, Experiment, WarrantySettings
+from detent.apps.warranty.stats import FLOW, count_path, milliseconds, share
 from detent.dispatch.autonomy import FallbackReason
-from detent.engine.journal_reader import read
+from detent.engine.journal_reader import read, rows_of
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.evals.compare import TOO_FEW, Gap, newcombe
-from detent.evals.paths import drawn
 from detent.flows.playbook.instruction import DONE
 from detent.insight.formatting import columns, money
 from detent.insight.percentiles import Spread
 from detent.insight.visits import visits
-from detent.kernel.entries import Started
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.run import Run
 from detent.kernel.run_config import STEPS
@@ -33,10 +32,6 @@ DATA = "experiment"
 """Key of a run's data that says which arm it is in: `{name, arm}`."""
 TAG = "experiment:"
 """Begins the tag of an experiment's runs."""
-FLOW = "warranty"
-PAGE = 200
-MOST_PATHS = 1000
-"""Different paths that are counted apart."""
 
 
 class Assigned(NamedTuple):
@@ -69,15 +64,15 @@ class Trial:
         """What the arm of a thread asks for; what `config` says about a step of its own stands above it."""
         name = self.arm_of(thread)
         arm: Arm = self.experiment.arms[name]
-        said = dict(config or {})
-        steps = {**arm.steps, **(said.get(STEPS) or {})}
+        merged = dict(config or {})
+        steps = {**arm.steps, **(merged.get(STEPS) or {})}
         if steps:
-            said[STEPS] = steps
+            merged[STEPS] = steps
         return Assigned(
             name,
             arm.strategy,
             {DATA: {"name": self.experiment.name, "arm": name}},
-            said,
+            merged,
             f"{TAG}{self.experiment.name}",
         )
 
@@ -197,20 +192,12 @@ async def report(
     known = experiment if experiment is not None and experiment.name == name else None
     sums: dict[str, _Sums] = {arm: _Sums() for arm in known.arms} if known is not None else {}
     left, seen = 0, 0
-    before: int | None = None
-    while True:
-        page = await store.rows(
-            RunQuery(flow=FLOW, tag=f"{TAG}{name}", since=since, before=before, limit=PAGE)
-        )
-        for row in page.rows:
-            seen += 1
-            if not row.now.status.is_end or row.now.status is Status.CANCELLED:
-                left += 1
-                continue
+    async for row in rows_of(store, RunQuery(flow=FLOW, tag=f"{TAG}{name}", since=since)):
+        seen += 1
+        if row.now.status.is_end and row.now.status is not Status.CANCELLED:
             await _add(store, row, sums)
-        if page.next is None:
-            break
-        before = page.next
+        else:
+            left += 1
     if not seen and known is None:
         there = [experiment.name] if experiment is not None else []
         hint = nearest(name, there) or (f" The settings describe '{there[0]}'." if there else "")
@@ -224,8 +211,6 @@ async def report(
 
 async def _add(store: Store, row: RunRow, sums: dict[str, _Sums]) -> None:
     entries = [entry async for entry in read(store, row.id)]
-    started = entries[0].body
-    assert isinstance(started, Started)
     run = Run.fold(row.id, entries)
     arm = (run.data.get(DATA) or {}).get("arm") or "none"
     here = sums.setdefault(arm, _Sums())
@@ -234,8 +219,7 @@ async def _add(store: Store, row: RunRow, sums: dict[str, _Sums]) -> None:
     here.done += row.now.state == DONE
     here.asked += any(visit.step_name == ASK for visit in steps)
     here.ends[row.now.state if row.now.status is not Status.FAILED else "FAILED"] += 1
-    path = drawn([visit.step_name for visit in steps])
-    here.paths[path if path in here.paths or len(here.paths) < MOST_PATHS else "others"] += 1
+    count_path(here.paths, steps)
     reasons = [visit.fallback for visit in steps if visit.fallback is not None]
     here.fallbacks.update(reasons)
     here.without += FallbackReason.NO_EXECUTOR.value in reasons
@@ -248,38 +232,29 @@ def _gap(gap: Gap | None) -> dict[str, float] | None:
     return None if gap is None else gap._asdict()
 
 
-def _lines(found: TrialReport) -> list[str]:
+def _lines(report: TrialReport) -> list[str]:
     rows = [("arm", "runs", "done", "03d", "p50 ms", "p95 ms", "tokens", "cost")]
-    for arm in found.arms:
+    for arm in report.arms:
         rows.append(
             (
-                arm.name, f"{arm.runs:,}", _share(arm.done, arm.runs), _share(arm.asked, arm.runs),
-                _ms(arm.p50_ms), _ms(arm.p95_ms), f"{arm.tokens:,}", money(arm.cost_usd),
+                arm.name, f"{arm.runs:,}", share(arm.done, arm.runs), share(arm.asked, arm.runs),
+                milliseconds(arm.p50_ms), milliseconds(arm.p95_ms), f"{arm.tokens:,}", money(arm.cost_usd),
             )
         )  # fmt: skip
-    lines = [f"experiment {found.name}", *columns(rows, frozenset(range(1, 8)))]
-    for arm in found.arms:
+    lines = [f"experiment {report.name}", *columns(rows, frozenset(range(1, 8)))]
+    for arm in report.arms:
         if arm.too_small:
             lines.append(f"{arm.name}: too small ({arm.runs} of {TOO_FEW} runs)")
         for title, gap in (("done", arm.done_gap), ("03d", arm.asked_gap)):
             if gap is not None:
-                said = f"{100 * gap.difference:+.1f} points ({100 * gap.lower:+.1f} … {100 * gap.upper:+.1f})"
-                lines.append(f"{arm.name} {title}, difference to {found.arms[0].name}: {said}")
+                lines.append(f"{arm.name} {title}, difference to {report.arms[0].name}: {gap}")
         for title, counts in (("ends", arm.ends), ("paths", arm.paths), ("fallbacks", arm.fallbacks)):
             if counts:
-                each = (f"{name} {number} ({_share(number, arm.runs)})" for name, number in counts.items())
+                each = (f"{name} {number} ({share(number, arm.runs)})" for name, number in counts.items())
                 lines.append(f"{arm.name} {title}: {', '.join(each)}")
         if arm.without_executor:
-            told = f"{arm.without_executor} of {arm.runs} runs had nobody to ask (no_executor)"
-            lines.append(f"{arm.name}: {told}")
-    if found.open:
-        lines.append(f"not counted: {found.open} under way or cancelled")
+            sentence = f"{arm.without_executor} of {arm.runs} runs had nobody to ask (no_executor)"
+            lines.append(f"{arm.name}: {sentence}")
+    if report.open:
+        lines.append(f"not counted: {report.open} under way or cancelled")
     return lines
-
-
-def _share(number: int, of: int) -> str:
-    return f"{100 * number / of:.1f} %" if of else "–"
-
-
-def _ms(value: float | None) -> str:
-    return "–" if value is None else f"{value:.0f}"

@@ -116,11 +116,8 @@ class Records:
         return await self._all("WHERE source = ? AND marked = 0 AND gone = 0 ORDER BY seen_at", (source,))
 
     async def _all(self, where: str, values: tuple[Any, ...]) -> list[Record]:
-        def work(connection: sqlite3.Connection) -> list[Record]:
-            rows = connection.execute(f"SELECT {', '.join(_FIELDS)} FROM intake {where}", values)
-            return [_record(row) for row in rows]
-
-        return await self._database.read(work)
+        rows = await self._database.rows(f"SELECT {', '.join(_FIELDS)} FROM intake {where}", values)
+        return [_record(row) for row in rows]
 
     # -- writing --------------------------------------------------------------------------------------------
 
@@ -179,11 +176,7 @@ class Records:
 
     async def came_again(self, record: Record) -> None:
         """Count one more arrival of a known mail."""
-        await self._database.write(
-            lambda connection: connection.execute(
-                "UPDATE intake SET copies = copies + 1 WHERE id = ?", (record.id,)
-            )
-        )
+        await self._database.change("UPDATE intake SET copies = copies + 1 WHERE id = ?", (record.id,))
 
     async def _change(self, record: Record, condition: str, **changes: Any) -> Record | None:
         """Change a row that still has the run it had; None when it has not, or the condition fails."""

@@ -81,9 +81,9 @@ def agent_steps(settings: Settings) -> tuple[str, ...]:
     """The steps that settings give to agents: these need no handler."""
     from detent.runtime.dispatch_settings import dispatch_settings
 
-    said = dispatch_settings(settings, [], complete=False)
+    dispatch = dispatch_settings(settings, [], complete=False)
     return tuple(
-        name.rpartition("/")[2] for name, config in said.steps.items() if config.mode is StepMode.AGENT
+        name.rpartition("/")[2] for name, config in dispatch.steps.items() if config.mode is StepMode.AGENT
     )
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from detent.apps.warranty.settings import HEADINGS, keys_of
+from detent.apps.warranty.settings import HEADINGS
+from detent.authoring.heading import heading_keys
 from detent.runtime.settings import PREFIX
 
 if TYPE_CHECKING:
@@ -23,8 +24,12 @@ T = TypeVar("T")
 
 def headings() -> dict[str, Keys]:
     """The heading with the keys allowed there, and the parts that may still stand at the top."""
-    parts: dict[str, Any] = {part: keys_of(HEADINGS[part]) for part in PARTS}
-    return {**parts, HEADING: {**keys_of(HEADINGS[HEADING]), **parts}, "eval": keys_of(HEADINGS["eval"])}
+    parts: dict[str, Any] = {part: heading_keys(HEADINGS[part]) for part in PARTS}
+    return {
+        **parts,
+        HEADING: {**heading_keys(HEADINGS[HEADING]), **parts},
+        "eval": heading_keys(HEADINGS["eval"]),
+    }
 
 
 def lifted(settings: Settings) -> Settings:

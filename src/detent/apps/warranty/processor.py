@@ -9,19 +9,23 @@ from detent.adapters.mail.message import EmailMessage
 from detent.apps.warranty.experiment import Trial
 from detent.apps.warranty.handlers import AMBIGUOUS
 from detent.apps.warranty.mail_data import MailView, Packed, mail_of, pack
-from detent.apps.warranty.results import OrchestrationResult, ProcessingResult, StepTuple
-from detent.apps.warranty.router import StepRouter, usual_ask
+from detent.apps.warranty.model_question import executors_of
+from detent.apps.warranty.results import (
+    OrchestrationResult,
+    ProcessingResult,
+    orchestration_result,
+    processing_result,
+)
+from detent.apps.warranty.router import AskModel, StepRouter
 from detent.apps.warranty.wiring import Components
 from detent.engine import logger
 from detent.engine.engine import Engine
 from detent.engine.journal_reader import read
 from detent.engine.offloaded import kept_beside
 from detent.flows.playbook.history import response_text
-from detent.flows.playbook.instruction import DONE
-from detent.insight.visits import StepVisit, blobs_of, visits
+from detent.insight.visits import StepTuple, StepVisit, blobs_of, visits
 from detent.kernel.plain import decode, encode
 from detent.kernel.run import Run
-from detent.kernel.status import Status
 
 Orchestrator = Literal["step", "legacy"]
 HASHED = ("email", "issue_description")
@@ -37,8 +41,8 @@ class StepOrchestrator:
         self.components = components
         self.engine = engine
         self.router = router
-        if router.ask is None:
-            router.ask = usual_ask(engine, components.settings.orchestration.retry.attempt_timeout_s)
+        if router.ask is None and (executors := executors_of(engine)) is not None:
+            router.ask = AskModel(executors, components.settings.orchestration.retry.attempt_timeout_s)
         self.trial = trial
         """The experiment mails take part in, if there is one."""
         self.history: list[StepTuple] = []
@@ -97,27 +101,11 @@ class StepOrchestrator:
     process = orchestrate
 
     async def result(self, run: Run) -> OrchestrationResult:
-        """What a run came to, folded from its journal and what is still kept beside it."""
+        """The result of a run, folded from its journal and the texts still kept outside it."""
         entries = [entry async for entry in read(self.engine.store, run.id)]
         blobs = await blobs_of(self.engine.store, entries)
         done = visits(entries, needs=self.components.flow.playbook.needs, hashed=HASHED, blobs=blobs)
-        last = done[-1] if done else None
-        return OrchestrationResult(
-            run.id,
-            run.status,
-            run.state,
-            run.reason,
-            [visit.as_tuple() for visit in done],
-            last.step_name if last is not None else "",
-            self.text(last) if last is not None else "",
-            run.state == DONE,
-            len(done),
-            dict(run.data),
-            tuple(run.data.get("flags") or ()),
-            round(run.seconds * 1000, 3),
-            tuple(call for visit in done for call in visit.calls),
-            run.error,
-        )
+        return orchestration_result(run, done, self.text(done[-1]) if done else "")
 
     def text(self, visit: StepVisit) -> str:
         """A step's canonical rendering."""
@@ -173,38 +161,12 @@ class EmailProcessor:
         return "step", await self.orchestrator.start(packed, **options)
 
     async def result(self, how: Orchestrator, run: Run) -> ProcessingResult:
-        """What became of a mail."""
+        """The result of a mail."""
         if how == "legacy" and self.legacy is not None:
             return await self.legacy.result(run)
-        return processing_result(await self.orchestrator.result(run))
-
-
-def processing_result(done: OrchestrationResult) -> ProcessingResult:
-    """A run by steps, as what became of its mail."""
-    data = done.context
-    sent = any(call.function_name == "send_email" and call.success for call in done.calls)
-    failed = done.status.is_end and done.status is not Status.SUCCEEDED
-    return ProcessingResult(
-        success=done.completed,
-        email_id=(data.get("mail") or {}).get("key", ""),
-        run_id=done.run_id,
-        orchestrator="step",
-        scenario_used=f"steps:{done.final_step}" if done.completed else "steps:error",
-        status=done.status,
-        serial_number=data.get("serial_number"),
-        warranty_status=(data.get("warranty_data") or {}).get("status"),
-        response_sent=sent,
-        ticket_created=bool(data.get("ticket_id")),
-        ticket_id=data.get("ticket_id"),
-        processing_time_ms=done.processing_time_ms,
-        error_message=done.error or (done.reason if failed else None),
-        failed_step=done.final_step if failed else None,
-        step_sequence=done.path,
-        function_calls=list(done.calls),
-        flags=list(done.flags),
-        end=done.end,
-        reason=done.reason,
-    )
+        done = await self.orchestrator.result(run)
+        scenario = f"steps:{done.final_step}" if done.completed else "steps:error"
+        return processing_result(done, "step", scenario)
 
 
 def view_of(packed: Packed) -> MailView:

@@ -6,9 +6,9 @@ import shutil
 from importlib import resources
 from pathlib import Path
 
-from detent.adapters.disk import private_folder
 from detent.apps.warranty.flow import SHIPPED
 from detent.kernel.errors import ConfigurationError
+from detent.runtime.plugs import Beginning
 
 PACKAGE = "detent.apps.warranty"
 COPIED = {
@@ -48,27 +48,34 @@ steps: {}
 """
 
 
-def make_project(folder: Path) -> int:
-    """Fill a new or empty folder; gives how many files there are. Nothing that is there is touched."""
+def beginning(folder: Path) -> Beginning:
+    """The files of a project of one's own, in a new or empty folder.
+
+    Raises:
+        ConfigurationError: the folder holds something.
+    """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigurationError(f"{folder} is there and not empty. Name a new folder.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for shipped, place in COPIED.items():
-            source = shipped_folder(shipped)
-            if source.is_dir():
-                shutil.copytree(
-                    source, folder / place, ignore=shutil.ignore_patterns(*SKIPPED), dirs_exist_ok=True
-                )
-        (folder / "config.yaml").write_text(CONFIG, encoding="utf-8")
-        shutil.copyfile(shipped_folder("demo") / "registry.csv", folder / "registry.csv")
-        for name in ("inbox", "outbox", "samples"):
-            private_folder(folder / "mail" / name)
-        for sample in sorted(shipped_folder("demo").glob("*.eml")):
-            shutil.copyfile(sample, folder / "mail/samples" / sample.name)
-    except OSError as error:
-        raise ConfigurationError(f"{folder} cannot be filled: {error.strerror}.") from error
-    return sum(1 for path in folder.rglob("*") if path.is_file())
+    files: dict[Path, str | bytes] = {folder / "config.yaml": CONFIG}
+    for shipped, place in COPIED.items():
+        source = shipped_folder(shipped)
+        for path in sorted(source.rglob("*")):
+            if path.is_file() and not set(SKIPPED) & {*path.relative_to(source).parts}:
+                files[folder / place / path.relative_to(source)] = path.read_bytes()
+    files[folder / "registry.csv"] = demo_registry().read_bytes()
+    for sample in sorted(shipped_folder("demo").glob("*.eml")):
+        files[folder / "mail/samples" / sample.name] = sample.read_bytes()
+    commands = [
+        f"cd {folder}",
+        "detent trust --always                          (the files are yours to edit)",
+        "detent warranty registry import registry.csv   (your devices; a sample is there)",
+        "cp mail/samples/*.eml mail/inbox               (mails to try it with)",
+        "detent run warranty --once                     (answers every *.eml in mail/inbox)",
+        "detent check warranty                          (after you changed step files or templates)",
+    ]
+    folders = [folder / "mail" / name for name in ("inbox", "outbox", "samples")]
+    message = f"A mailbox of {len(files)} files is in {folder}."
+    return Beginning(files, message, commands, folders=folders, project=folder.absolute())
 
 
 def make_demo(folder: Path) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from detent.engine.journal_reader import rows_of
 from detent.engine.ports import RunQuery, Store
 from detent.kernel.errors import RunNotFound
 from detent.kernel.status import ENDS
@@ -26,21 +27,15 @@ async def purge_texts(store: Store, flows: Iterable[str], before: float, *, all_
     Runs looked at by an earlier call are not looked at again, unless they were still open then, or
     `all_runs` says so.
     """
-    said, version = await store.mark(PURGED)
-    since = None if all_runs or not isinstance(said, (int, float)) else float(said)
+    mark, version = await store.mark(PURGED)
+    since = None if all_runs or not isinstance(mark, (int, float)) else float(mark)
     dropped, first_kept = 0, before
     for flow in flows:
-        cursor: int | None = None
-        while True:
-            page = await store.rows(RunQuery(flow=flow, since=since, until=before, before=cursor, limit=200))
-            for row in page.rows:
-                if row.now.status in ENDS and row.now.updated_at < before:
-                    dropped += await store.purge(row.id)
-                else:
-                    first_kept = min(first_kept, row.created_at)
-            if page.next is None:
-                break
-            cursor = page.next
+        async for row in rows_of(store, RunQuery(flow=flow, since=since, until=before)):
+            if row.now.status in ENDS and row.now.updated_at < before:
+                dropped += await store.purge(row.id)
+            else:
+                first_kept = min(first_kept, row.created_at)
     if since is None or first_kept > since:
         await store.set_mark(PURGED, first_kept, version)
     return dropped

@@ -18,10 +18,9 @@ from detent.engine.engine import Engine
 from detent.engine.journal_reader import read
 from detent.flows.playbook.flow import PlaybookFlow
 from detent.flows.playbook.history import response_text
-from detent.flows.playbook.instruction import folded
+from detent.flows.playbook.trial import step_named
 from detent.insight.visits import blobs_of, visits
 from detent.kernel.entries import Entry, Moved
-from detent.kernel.errors import ConfigurationError, nearest
 
 Dispatch = Callable[[PlaybookFlow], DispatchSettings]
 """Who performs the steps of a flow."""
@@ -57,7 +56,7 @@ class ResponseGenerator:
     ) -> StepExecutionResult:
         """What a step gives for a mail and the data it needs; `ConfigurationError` for an unknown step."""
         flow = self.components.flow
-        step = self.named(step_name)
+        step = step_named(flow, step_name)
         packed = pack(email_content, self.components.settings.warranty.timezone, self.components.now())
         data = {**packed.data, **(context_data or {})}
         stopper = _AfterOne()
@@ -77,17 +76,4 @@ class ResponseGenerator:
         }  # fmt: skip
         return StepExecutionResult(
             visit.next_step, response_text(visit, flow.playbook), metadata, step, visit.calls
-        )
-
-    def named(self, name: str) -> str:
-        """A step by its id, an alias, or the beginning of its id."""
-        steps = self.components.flow.playbook.steps
-        found = self.components.flow.playbook.aliases.get(folded(name))
-        if found in steps:
-            return str(found)
-        meant = [step for step in steps if step.startswith(name)] if name else []
-        if len(meant) == 1:
-            return meant[0]
-        raise ConfigurationError(
-            f"There is no step '{name}'.{nearest(name, steps)} Steps: {', '.join(steps)}."
         )

@@ -1,14 +1,16 @@
-"""What became of a mail, as values for callers: the run's path, its calls, its end."""
+"""Results of mails and of their runs: the path, the calls, the end."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from detent.insight.visits import FunctionCall
+from detent.flows.playbook.instruction import DONE
+from detent.insight.visits import FunctionCall, StepTuple, StepVisit
+from detent.kernel.run import Run
 from detent.kernel.status import Status
 
-StepTuple = tuple[str, dict[str, Any], dict[str, Any], str]
 RoutingMethod = Literal["default", "heuristic", "llm"]
 
 
@@ -40,12 +42,12 @@ class StepExecutionResult:
 
     def is_done(self) -> bool:
         """True when the procedure ends here as it should."""
-        return self.next_step == "DONE"
+        return self.next_step == DONE
 
 
 @dataclass(frozen=True, slots=True)
 class OrchestrationResult:
-    """What a run about a mail came to."""
+    """The result of a run about a mail."""
 
     run_id: str
     status: Status
@@ -71,7 +73,7 @@ class OrchestrationResult:
 
 @dataclass(frozen=True, slots=True)
 class ProcessingResult:
-    """What became of one mail."""
+    """The result of one mail."""
 
     success: bool
     email_id: str
@@ -98,3 +100,54 @@ class ProcessingResult:
     def requires_retry(self) -> bool:
         """True when the mail should be run again later."""
         return self.status is Status.FAILED
+
+
+def orchestration_result(run: Run, done: Sequence[StepVisit], final_output: str = "") -> OrchestrationResult:
+    """The result of a run, from its finished steps."""
+    return OrchestrationResult(
+        run.id,
+        run.status,
+        run.state,
+        run.reason,
+        [visit.as_tuple() for visit in done],
+        done[-1].step_name if done else "",
+        final_output,
+        run.state == DONE,
+        len(done),
+        dict(run.data),
+        tuple(run.data.get("flags") or ()),
+        round(run.seconds * 1000, 3),
+        tuple(call for visit in done for call in visit.calls),
+        run.error,
+    )
+
+
+def processing_result(
+    done: OrchestrationResult, orchestrator: Literal["step", "legacy"], scenario: str
+) -> ProcessingResult:
+    """The result of a mail, from that of its run."""
+    data = done.context
+    performed = {call.function_name: call.result for call in done.calls if call.success}
+    ticket = data.get("ticket_id") or (performed.get("create_ticket") or {}).get("ticket_id")
+    failed = done.status.is_end and done.status is not Status.SUCCEEDED
+    return ProcessingResult(
+        success=done.completed,
+        email_id=(data.get("mail") or {}).get("key", ""),
+        run_id=done.run_id,
+        orchestrator=orchestrator,
+        scenario_used=scenario,
+        status=done.status,
+        serial_number=data.get("serial_number"),
+        warranty_status=(data.get("warranty_data") or {}).get("status"),
+        response_sent="send_email" in performed,
+        ticket_created=bool(ticket),
+        ticket_id=ticket,
+        processing_time_ms=done.processing_time_ms,
+        error_message=done.error or (done.reason if failed else None),
+        failed_step=(done.final_step or None) if failed else None,
+        step_sequence=done.path,
+        function_calls=list(done.calls),
+        flags=list(done.flags),
+        end=done.end,
+        reason=done.reason,
+    )

@@ -236,15 +236,15 @@ class Rollback:
         what = "new mails go through legacy mode" if self.settings.legacy_available else "no mail is taken in"
         if trip.by == "person":
             return f"rolled back by hand: {what} (detent warranty rollback reset)"
-        said = f"{trip.failed} of {trip.counted} runs failed"
-        return f"rolled back: {said}, {what} (detent warranty rollback status)"
+        failures = f"{trip.failed} of {trip.counted} runs failed"
+        return f"rolled back: {failures}, {what} (detent warranty rollback status)"
 
     # -- what people ask ------------------------------------------------------------------------------------
 
     async def watch(self) -> Watch:
         """What is remembered."""
-        said, _ = await self.store.mark(MARK)
-        return Watch.from_plain(said)
+        mark, _ = await self.store.mark(MARK)
+        return Watch.from_plain(mark)
 
     async def status(self) -> RollbackStatus:
         """How it stands."""
@@ -298,8 +298,8 @@ class Rollback:
     async def _change(self, change: Callable[[Watch], Watch]) -> tuple[Watch, Watch]:
         """Write a change, however many others write too; gives how it was and how it is."""
         for attempt in range(TRIES):
-            said, version = await self.store.mark(MARK)
-            before = Watch.from_plain(said)
+            mark, version = await self.store.mark(MARK)
+            before = Watch.from_plain(mark)
             after = change(before)
             if after == before:
                 return before, after

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from detent.adapters.mail.message import EmailMessage
 from detent.apps.warranty.handlers import CHECK, Handlers
 from detent.apps.warranty.mail_data import MailView
+from detent.apps.warranty.model_question import ModelQuestion
 from detent.apps.warranty.results import StepRoutingResult
 from detent.apps.warranty.rules import stands_in
 from detent.apps.warranty.settings import FIRST_STEP, Router
-from detent.dispatch.config import StepConfig
-from detent.dispatch.dispatcher import dispatcher_of
-from detent.dispatch.executor import DISPATCH_AGENT, ExecutorSource
-from detent.engine.engine import Engine
 from detent.flows.playbook.folder import OutputLine
 from detent.flows.playbook.prompting import marker
 from detent.flows.playbook.protocol import read_reply
@@ -92,51 +88,17 @@ to you, and no line in it counts as one of the lines above."""  # noqa: E501
 _LINES = (OutputLine("SERIAL", "serial_number", "token"),)
 
 
-class AskModel:
+class AskModel(ModelQuestion):
     """Asks a model where a mail begins. One that is not there, or answers anything else, gives None."""
 
-    def __init__(
-        self, executors: ExecutorSource, *, provider: str | None = None, timeout: float = 60.0
-    ) -> None:
-        self.executors = executors
-        self.provider = provider
-        self.timeout = timeout
+    name = "router"
 
     async def __call__(self, mail: MailView) -> tuple[str, str | None] | None:
-        provider = self.provider or self.executors.default
-        if provider is None:
-            return None
-        executor = self.executors.make(provider)
-        try:
-            if not executor.available().ok:
-                return None
-            mark = marker("router", {"email": mail.text})
-            async with asyncio.timeout(self.timeout):
-                result = await executor.execute(
-                    step_name="router",
-                    agent_name=DISPATCH_AGENT,
-                    prompt=f"INPUTS\n\nemail\n<<<{mark}\n{mail.text}\n{mark}>>>",
-                    instructions=_INSTRUCTIONS,
-                    allowed_tools=[],
-                    config=StepConfig(temperature=0.0),
-                )
-        finally:
-            close = getattr(executor, "close", None)
-            if close is not None:
-                await close()
-        if not result.success or not isinstance(result.output, str):
+        mark = marker(self.name, {"email": mail.text})
+        result = await self.answer(f"INPUTS\n\nemail\n<<<{mark}\n{mail.text}\n{mark}>>>", _INSTRUCTIONS)
+        if result is None or not result.success or not isinstance(result.output, str):
             return None
         reply = read_reply(result.output, allowed=(FIRST_STEP, CHECK), lines=_LINES)
-        return (
-            None
-            if reply.next_step is None or reply.problems
-            else (reply.next_step, reply.outputs.get("SERIAL"))
-        )
-
-
-def usual_ask(engine: Engine, timeout: float) -> AskModel | None:
-    """Asks the executor the engine's settings name; None where they name none, or want no agents at all."""
-    settings = dispatcher_of(engine).settings
-    if settings.force_deterministic or settings.executors is None or settings.executors.default is None:
-        return None
-    return AskModel(settings.executors, timeout=timeout)
+        if reply.next_step is None or reply.problems:
+            return None
+        return reply.next_step, reply.outputs.get("SERIAL")

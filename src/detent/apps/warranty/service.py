@@ -1,8 +1,8 @@
-"""The service around the processor: watches a mailbox, has its mails run, marks those that are done.
+"""The service around the processor: watches a mailbox, runs its mails, marks those that are done.
 
-A mail is marked after the end of its run is committed; whoever finds it unmarked later only marks it. Several
-services may watch one mailbox: records and runs come into being once, each run is driven by one of them, and
-what became of a mail is told by one.
+A mail is marked after the end of its run is committed; a service that finds it unmarked later only marks it.
+Several services may watch one mailbox: records and runs are created once, each run is driven by one service,
+and the result of a mail is reported by one.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from detent.kernel.status import Status
 PATIENCE = 60.0
 """Seconds a mail's run may wait for the clock before the service turns to the next mail."""
 TAKE_UP_EVERY = 5.0
-"""Seconds between looks at runs that dead processes left, or whose time has come."""
+"""Seconds between looks for runs that are interrupted or due."""
 PURGE_EVERY = 3600.0
 
 
 class TooManyErrors(DetentError):
-    """The mailbox could not be looked at so many times in a row."""
+    """Looking at the mailbox failed too many times in a row."""
 
     def __init__(self, times: int, error: BaseException) -> None:
         self.times = times
@@ -108,7 +108,7 @@ class Service:
     # -- watching -------------------------------------------------------------------------------------------
 
     async def once(self) -> None:
-        """Look at the mailbox once and see everything through."""
+        """Look at the mailbox once and wait for all its mails."""
         await self.poll()
         await self.finish()
         if self._trouble is not None:
@@ -157,7 +157,7 @@ class Service:
                         await stop.wait()
 
     async def _keep_up(self) -> None:
-        """Beside the looks: take up what was left lying, and let old texts go."""
+        """Between looks: resume interrupted runs, and purge old texts."""
         purged = 0.0
         while True:
             try:
@@ -170,7 +170,7 @@ class Service:
             await asyncio.sleep(TAKE_UP_EVERY)
 
     async def purge(self) -> int:
-        """Let the texts of runs go that ended long enough ago."""
+        """Purge the texts of runs that ended long enough ago."""
         days = self.components.settings.privacy.keep_bodies_days
         if days == 0:
             return 0  # done at the end of each
@@ -371,9 +371,9 @@ class Service:
         return await self.records.again(record, whole=whole or not record.runs, orchestrator=how)
 
     async def _settle(self, record: Record, run: Run, *, asked: bool = False) -> MailResult | None:
-        """Say what became of a run; mark its mail once it has succeeded.
+        """Report the end of a run; mark its mail once it has succeeded.
 
-        Of several processes that see its end one says so; whoever was asked by a person does in any case.
+        Of several processes that see its end, one reports it; one that was `asked` by a person always does.
         """
         if run.status is Status.RUNNING:
             return None  # put down, for this process stops
@@ -427,7 +427,11 @@ class Service:
     # -- on a person's word ---------------------------------------------------------------------------------
 
     async def retry(self, record: Record, *, whole: bool = False) -> MailResult | None:
-        """Run a mail again because somebody said so; `RunStateError` where that makes no sense."""
+        """Run a mail again on request.
+
+        Raises:
+            RunStateError: there is nothing to run again, or another process runs it.
+        """
         refuse = await self._why_not(record)
         if refuse is not None:
             raise RunStateError(f"Mail {record.mail_key} {refuse}")

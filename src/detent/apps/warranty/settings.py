@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from detent.adapters.mail import settings as mail
 from detent.adapters.mail.settings import Part
-from detent.kernel.errors import ConfigurationError, nearest
+from detent.authoring.heading import UNKNOWN, heading_problems
+from detent.kernel.errors import ConfigurationError
 
 
 class Retry(Part):
@@ -247,16 +248,6 @@ HEADINGS: Mapping[str, type[Part]] = {
 }
 
 
-def keys_of(model: type[Part]) -> dict[str, Any]:
-    """The keys allowed under a heading, each with those below it, as settings want them told."""
-    found: dict[str, Any] = {}
-    for name, field in model.model_fields.items():
-        kind = field.annotation
-        inner = isinstance(kind, type) and issubclass(kind, Part)
-        found[field.alias or name] = keys_of(kind) if inner else None  # type: ignore[arg-type]
-    return found
-
-
 def read(values: Mapping[str, Any], folder: Path, place: Any = None) -> WarrantySettings:
     """The application's settings from a project's; `ConfigurationError` lists everything wrong.
 
@@ -292,10 +283,9 @@ def _made(
         try:
             made[name] = HEADINGS[name].model_validate(said if said is not None else {})
         except ValidationError as error:
-            for one in error.errors(include_url=False, include_input=False):
-                way = (name, *(str(part) for part in one["loc"]))
-                if unknown or one["type"] != "extra_forbidden":
-                    wrong(way, _told(way, one))
+            for way, code, message in heading_problems(error, HEADINGS[name], name):
+                if unknown or code != UNKNOWN:
+                    wrong(way, message)
     playbook = made.get("playbook")
     orchestration = made.get("orchestration")
     for key in values.get("playbook") or () if playbook is not None else ():
@@ -311,34 +301,3 @@ def _made(
                 "what ships; `detent warranty init DIR` copies it for editing.",
             )
     return made, problems
-
-
-def _told(way: tuple[str, ...], error: Mapping[str, Any]) -> str:
-    """What is wrong with a key, in our words."""
-    key, kind = ".".join(way), error["type"]
-    if kind == "extra_forbidden":
-        return f"unknown key '{key}'.{nearest(way[-1], _known_at(way[:-1]))}"
-    if kind == "missing":
-        return f"'{key}' is missing."
-    said = str(error["msg"]).removeprefix("Value error, ")
-    if said.startswith("Input should be "):
-        return f"'{key}' should be {said.removeprefix('Input should be ')}."
-    return f"'{key}': {said}."
-
-
-def _known_at(way: tuple[str, ...]) -> list[str]:
-    """The keys allowed at a way through the headings, items of lists and entries of mappings included."""
-    kind: Any = HEADINGS[way[0]]
-    for part in way[1:]:
-        if _is_part(kind):
-            names = {field.alias or name: field.annotation for name, field in kind.model_fields.items()}
-            kind = names.get(part)
-            if type(None) in get_args(kind):  # it may be left out
-                kind = next(one for one in get_args(kind) if one is not type(None))
-        else:
-            kind = next((one for one in get_args(kind) if _is_part(one)), None)
-    return list(keys_of(kind)) if _is_part(kind) else []
-
-
-def _is_part(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Part)

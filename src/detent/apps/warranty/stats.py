@@ -1,18 +1,18 @@
-"""What the runs of the mailbox add up to, step by step: folded from journals, page by page.
+"""Statistics of the mailbox's runs, step by step: folded from journals, page by page.
 
-A run that goes on where another failed begins with a copy of that journal. What is copied is counted where it
-happened and nowhere else; only the path is told as a whole.
+A run that continues where another failed begins with a copy of that journal. Copied entries are counted in
+the run they come from; only the path is counted as a whole.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from detent.apps.warranty.legacy.flow import NAME as LEGACY
-from detent.engine.journal_reader import read
+from detent.engine.journal_reader import read, rows_of
 from detent.engine.ports import RunQuery, RunRow, Store
 from detent.evals.paths import drawn
 from detent.flows.playbook.instruction import DEGRADED, FAILED
@@ -23,7 +23,6 @@ from detent.kernel.entries import Entry, Moved, Started
 from detent.kernel.status import Status
 
 FLOW = "warranty"
-PAGE = 200
 MOST_PATHS = 1000
 """Different paths that are counted apart."""
 OTHERS = "others"
@@ -53,17 +52,7 @@ class StepStats:
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
-        return {
-            "step": self.step,
-            "visits": self.visits,
-            "runs": self.runs,
-            "share": self.share,
-            "failures": dict(self.failures),
-            "fallbacks": dict(self.fallbacks),
-            "attempts": self.attempts,
-            "p50_ms": self.p50_ms,
-            "p95_ms": self.p95_ms,
-        }
+        return asdict(self)
 
 
 class Trouble(NamedTuple):
@@ -122,24 +111,13 @@ class MailboxStats:
 async def mailbox_stats(store: Store, since: float | None = None) -> MailboxStats:
     """Add up the runs created since a time, or all there are."""
     sums = _Sums()
-    async for row in _rows(store, FLOW, since):
+    async for row in rows_of(store, RunQuery(flow=FLOW, since=since)):
         entries = [entry async for entry in read(store, row.id)]
         sums.add(row, entries)
     legacy: Counter[str] = Counter()
-    async for row in _rows(store, LEGACY, since):
+    async for row in rows_of(store, RunQuery(flow=LEGACY, since=since)):
         legacy[_end(row)] += 1
     return sums.stats(legacy)
-
-
-async def _rows(store: Store, flow: str, since: float | None) -> Any:
-    before: int | None = None
-    while True:
-        page = await store.rows(RunQuery(flow=flow, since=since, before=before, limit=PAGE))
-        for row in page.rows:
-            yield row
-        if page.next is None:
-            return
-        before = page.next
 
 
 @dataclass(slots=True)
@@ -155,7 +133,7 @@ class _StepSums:
 @dataclass(slots=True)
 class _Sums:
     runs: int = 0
-    steps: dict[str, _StepSums] = field(default_factory=dict)
+    steps: defaultdict[str, _StepSums] = field(default_factory=lambda: defaultdict(_StepSums))
     paths: Counter[str] = field(default_factory=Counter)
     ends: Counter[str] = field(default_factory=Counter)
     troubles: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -168,31 +146,24 @@ class _Sums:
         own = done[_copied(entries) :]
         self.runs += 1
         self.ends[_end(row)] += 1
-        path = drawn([visit.step_name for visit in done])
-        self.paths[path if path in self.paths or len(self.paths) < MOST_PATHS else OTHERS] += 1
+        count_path(self.paths, done)
         for visit in own:
-            here = self._step(visit.step_name)
+            here = self.steps[visit.step_name]
             here.visits += 1
             here.attempts += visit.attempts
             here.ms.add(visit.duration_ms)
             if visit.fallback is not None:
                 here.fallbacks[visit.fallback] += 1
         for step in {visit.step_name for visit in own}:
-            self._step(step).runs += 1
+            self.steps[step].runs += 1
         if row.now.status in TROUBLED:
             place = (_failing_step(entries, done), _reason(row))
-            self._step(place[0]).failures[place[1]] += 1
+            self.steps[place[0]].failures[place[1]] += 1
             self.troubles[place] += 1
             self.latest.setdefault(place, row.id)  # rows come newest first
         for flag in _flags(entries):
             self.flags[flag] += 1
             self.flagged.setdefault(flag, row.id)
-
-    def _step(self, name: str) -> _StepSums:
-        found = self.steps.get(name)
-        if found is None:
-            found = self.steps[name] = _StepSums()
-        return found
 
     def stats(self, legacy: Counter[str]) -> MailboxStats:
         return MailboxStats(
@@ -212,6 +183,12 @@ class _Sums:
             dict(legacy.most_common()),
             tuple(Flagged(flag, number, self.flagged[flag]) for flag, number in self.flags.most_common()),
         )  # fmt: skip
+
+
+def count_path(paths: Counter[str], done: Sequence[StepVisit]) -> None:
+    """Count the path of a run; beyond `MOST_PATHS` different ones, among the others."""
+    path = drawn([visit.step_name for visit in done])
+    paths[path if path in paths or len(paths) < MOST_PATHS else OTHERS] += 1
 
 
 def _copied(entries: Sequence[Entry]) -> int:
@@ -254,34 +231,35 @@ def _reason(row: RunRow) -> str:
     return (row.now.reason or row.now.status.value).partition(":")[0]
 
 
-def _lines(found: MailboxStats) -> list[str]:
+def _lines(stats: MailboxStats) -> list[str]:
     heads = ("step", "visits", "share", "attempts", "failures", "fallbacks", "p50 ms", "p95 ms")
     rows = [
         (
-            step.step, f"{step.visits:,}", f"{100 * step.share:.1f} %", f"{step.attempts:,}",
-            _counted(step.failures), _counted(step.fallbacks), _ms(step.p50_ms), _ms(step.p95_ms),
+            step.step, f"{step.visits:,}", share(step.share, 1), f"{step.attempts:,}",
+            _counted(step.failures), _counted(step.fallbacks), milliseconds(step.p50_ms),
+            milliseconds(step.p95_ms),
         )
-        for step in found.steps
+        for step in stats.steps
     ]  # fmt: skip
-    lines = [count(found.runs, "run"), *columns([heads, *rows], frozenset({1, 2, 3, 6, 7}))]
-    lines += ["", "ends", *_table(found.ends.items(), found.runs)]
-    shown = list(found.paths.items())
-    lines += ["", "paths", *_table(shown[:SHOWN], found.runs)]
+    lines = [count(stats.runs, "run"), *columns([heads, *rows], frozenset({1, 2, 3, 6, 7}))]
+    lines += ["", "ends", *_table(stats.ends.items(), stats.runs)]
+    shown = list(stats.paths.items())
+    lines += ["", "paths", *_table(shown[:SHOWN], stats.runs)]
     if len(shown) > SHOWN:
         lines.append(f"  and {count(len(shown) - SHOWN, 'more path')}")
-    if found.troubles:
-        told = [(f"  {one.step}", one.reason, f"{one.count:,}", one.run) for one in found.troubles]
-        lines += ["", "where runs fail", *columns(told, frozenset({2}))]
-    if found.flags:
-        flagged = [(f"  {one.flag}", f"{one.runs:,}", one.run) for one in found.flags]
+    if stats.troubles:
+        troubles = [(f"  {one.step}", one.reason, f"{one.count:,}", one.run) for one in stats.troubles]
+        lines += ["", "where runs fail", *columns(troubles, frozenset({2}))]
+    if stats.flags:
+        flagged = [(f"  {one.flag}", f"{one.runs:,}", one.run) for one in stats.flags]
         lines += ["", "flagged, with the latest run", *columns(flagged, frozenset({1}))]
-    if found.legacy:
-        lines += ["", "legacy mode", *_table(found.legacy.items(), sum(found.legacy.values()))]
+    if stats.legacy:
+        lines += ["", "legacy mode", *_table(stats.legacy.items(), sum(stats.legacy.values()))]
     return lines
 
 
 def _table(counts: Iterable[tuple[str, int]], of: int) -> list[str]:
-    rows = [(f"  {name}", f"{number:,}", f"{100 * number / of:.1f} %") for name, number in counts]
+    rows = [(f"  {name}", f"{number:,}", share(number, of)) for name, number in counts]
     return columns(rows, frozenset({1, 2}))
 
 
@@ -289,5 +267,11 @@ def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {number}" for name, number in counts.items()) or "–"
 
 
-def _ms(value: float | None) -> str:
+def milliseconds(value: float | None) -> str:
+    """A duration in a table."""
     return "–" if value is None else f"{value:.0f}"
+
+
+def share(number: float, of: float) -> str:
+    """A share in percent."""
+    return f"{100 * number / of:.1f} %" if of else "–"

@@ -27,6 +27,7 @@ from detent.flows.playbook.instruction import (
 from detent.flows.playbook.playbook import Playbook, read_playbook
 from detent.flows.playbook.reading import BODY_ARGUMENT, DECLARATIVE, KEYS
 from detent.flows.playbook.registry import FunctionRegistry, Given, Load, Names, imported
+from detent.flows.playbook.table import reached
 from detent.flows.playbook.templates import LANGUAGE, TemplateSet
 from detent.kernel.errors import ConfigurationError, nearest
 
@@ -225,14 +226,14 @@ class _Check:
                 unclear.add(step.id)
         if playbook.start not in edges:
             return
-        reached = _reach({playbook.start}, edges)
+        reachable = reached({playbook.start}, edges)
         back: dict[str, set[str]] = {}
         for name, row in edges.items():
             for to in row:
                 back.setdefault(to, set()).add(name)
-        leave = _reach({DONE, *unclear, *(one for one, row in edges.items() if not row)}, back)
+        leave = reached({DONE, *unclear, *(one for one, row in edges.items() if not row)}, back)
         for step in playbook.steps.values():
-            if step.id not in reached:
+            if step.id not in reachable:
                 message = (
                     f"the step cannot be reached from the start, '{playbook.start}': "
                     "name it in the `next` of a step that can, or delete the file."
@@ -259,23 +260,23 @@ class _Check:
             args = {**dict.fromkeys(effect.templates, ""), **effect.args}
             self.uses(step, effect.function, effect.path, "effect", args)
         for key, target in step.text_fields.items():
-            function = target.rpartition(".")[0]
-            if step.function(function) is None:
-                names = [one.name for one in step.available_functions]
-                message = (
-                    f"'{function}' is none of this step's available_functions.{nearest(function, names)}"
-                )
-                self.wrong(step, "P14", path_of("text_fields", key), message)
+            self.declares(step, target.rpartition(".")[0], path_of("text_fields", key))
+
+    def declares(self, step: InstructionFile, function: str, path: str) -> bool:
+        """Whether a step declares a function it uses; P14 if it does not."""
+        if step.function(function) is not None:
+            return True
+        names = [declared.name for declared in step.available_functions]
+        message = f"'{function}' is none of this step's available_functions.{nearest(function, names)}"
+        self.wrong(step, "P14", path, message)
+        return False
 
     def uses(
         self, step: InstructionFile, function: str, place: str, kind: str, args: Mapping[str, Any]
     ) -> None:
         """A function used by `call` or `effects`."""
         path = next((one for one in (below(place, function), place) if one in step.places), place)
-        if step.function(function) is None:
-            names = [one.name for one in step.available_functions]
-            message = f"'{function}' is none of this step's available_functions.{nearest(function, names)}"
-            self.wrong(step, "P14", path, message)
+        if not self.declares(step, function, path):
             return
         tool = self.tools.get(function)
         if tool is None:
@@ -339,10 +340,7 @@ class _Check:
     def fills(self, step: InstructionFile, target: str, path: str) -> None:
         """A field fills an argument of an effect that the step's own code proposes."""
         function, _, argument = target.rpartition(".")
-        if step.function(function) is None:
-            names = [one.name for one in step.available_functions]
-            message = f"'{function}' is none of this step's available_functions.{nearest(function, names)}"
-            self.wrong(step, "P14", path, message)
+        if not self.declares(step, function, path):
             return
         if step.handler is None and function not in [one.function for one in step.effects]:
             message = f"nothing proposes '{function}': say it in `effects`, or give the step a handler."
@@ -501,13 +499,3 @@ def _misfit(tool: Tool, args: Mapping[str, Any]) -> str | None:
 def _items(step: InstructionFile) -> int:
     """How many items `next` has as written, those that could not be used included."""
     return sum(above(key) == "next" for key in step.places)
-
-
-def _reach(start: set[str], edges: Mapping[str, Collection[str]]) -> set[str]:
-    seen, todo = set(start), list(start)
-    while todo:
-        for to in edges.get(todo.pop(), ()):
-            if to not in seen:
-                seen.add(to)
-                todo.append(to)
-    return seen

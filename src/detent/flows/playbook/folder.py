@@ -200,27 +200,29 @@ class _Reader(ModelReader):
         return tuple(lines)
 
 
-def output_line(key: str, said: Any) -> OutputLine | str:
+def output_line(key: str, written: Any) -> OutputLine | str:
     """An output line as a manifest or an application writes it, or what is wrong with it."""
-    if isinstance(said, OutputLine):
-        return said
+    if isinstance(written, OutputLine):
+        return written
     if not _OUTPUT.fullmatch(key) or key.upper() in ("NEXT_STEP", "REASON", "BODY", "CALL", "RESULT"):
         return f"'{key}' cannot begin an output line."
-    if isinstance(said, str) and said:
-        return OutputLine(key.upper(), said)
-    if not isinstance(said, Mapping) or not isinstance(said.get("sets"), str):
+    if isinstance(written, str) and written:
+        return OutputLine(key.upper(), written)
+    if not isinstance(written, Mapping) or not isinstance(written.get("sets"), str):
         return "an output line sets a key: `NUMBER: order_number`, or {sets, takes, absent}."
-    if unknown := [one for one in said if one not in ("sets", "takes", "absent")]:
+    if unknown := [one for one in written if one not in ("sets", "takes", "absent")]:
         return f"unknown key '{unknown[0]}'. Known here: sets, takes, absent."
-    takes, absent = said.get("takes", "line"), said.get("absent") or "null"
+    takes, absent = written.get("takes", "line"), written.get("absent") or "null"
     if takes not in ("token", "line") or absent not in ("null", "handler"):
         return "takes is token or line; absent is null or handler."
-    return OutputLine(key.upper(), said["sets"], takes, absent)
+    return OutputLine(key.upper(), written["sets"], takes, absent)
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of `playbook.yaml`, for editors."""
+    """The JSON Schema of `playbook.yaml`, for editors; `$defs/step` is that of the front matter of steps."""
     from detent.authoring import model
+    from detent.flows.playbook import reading
 
     dialect = "https://json-schema.org/draft/2020-12/schema"
-    return {"$schema": dialect, "title": "Detent playbook", **model.json_schema(Manifest)}
+    schema = {"$schema": dialect, "title": "Detent playbook", **model.json_schema(Manifest)}
+    return {**schema, "$defs": {"step": reading.json_schema()}}

@@ -1,223 +1,173 @@
-"""Reads `form` and `examples` of a step file, and tells everything wrong with them by line."""
+"""Reads `form` and `examples` of a step file; the rules between the keys of a field are here."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from detent.authoring.problem import Problem
+from detent.authoring.document import below
+from detent.authoring.model import ModelReader
 from detent.engine.patterns import InvalidPattern, compiled
 from detent.flows.playbook import forms
-from detent.flows.playbook.instruction import Candidates, FormField, WorkedExample
+from detent.flows.playbook.instruction import BAD_FORM, Candidates, FormField, WorkedExample, WrittenField
 from detent.kernel.errors import nearest
 
-TYPES = ("string", "integer", "number", "boolean")
 BOUNDS = {"minLength": "string", "maxLength": "string", "minimum": "number", "maximum": "number"}
-KEYS = ("description", "type", "enum", "candidates", "fills", "optional", *BOUNDS)
-BAD_FORM = "P21"
-
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
-
-class FrontMatter(Protocol):
-    """A step file's front matter, as reading a form needs it."""
-
-    said: dict[str, Any]
-    problems: list[Problem]
-
-    def wrong(self, code: str, way: tuple[Any, ...], message: str, line: int | None = None) -> None:
-        """Note a problem at a key."""
-
-    def unknown(self, found: Mapping[str, Any], known: Iterable[str], way: tuple[Any, ...]) -> None:
-        """Note keys that mean nothing."""
-
-    def text(
-        self, way: tuple[Any, ...], inside: Mapping[str, Any] | None = None, number: bool = False
-    ) -> str | None:
-        """The text at a key."""
-
-    def items(self, way: tuple[Any, ...]) -> list[Any]:
-        """The list at a key."""
-
-    def keys_said(self, key: str) -> tuple[str, ...]:
-        """The names that a key lists."""
+T = TypeVar("T")
 
 
-def read_form(reader: FrontMatter) -> tuple[FormField, ...]:
-    """The fields of the form; those that cannot be used are told and left out."""
-    said = reader.said.get("form")
-    if said is None and "form" not in reader.said:
-        return ()
-    if not isinstance(said, dict) or not said:
-        reader.wrong(
-            "P06", ("form",), "form has fields, each with a description: {urgent: {type: boolean, …}}."
-        )
-        return ()
-    found = (_field(reader, str(name), value) for name, value in said.items())
-    return tuple(field for field in found if field is not None)
+class FormReader(ModelReader):
+    """Reads the form of a step file."""
 
+    at_keys = True
 
-def _field(reader: FrontMatter, name: str, said: Any) -> FormField | None:
-    way = ("form", name)
-    if not _NAME.fullmatch(name):
-        reader.wrong(BAD_FORM, way, f"'{name}' cannot name a field: letters, digits and _ do.")
-        return None
-    if not isinstance(said, dict):
-        reader.wrong("P06", way, "a field is a mapping: {description, type}, {description, enum}, ….")
-        return None
-    before = len(reader.problems)
-    reader.unknown(said, KEYS, way)
-    description = reader.text((*way, "description"), said)
-    if description is None and len(reader.problems) == before:
-        reader.wrong("P04", way, f"field '{name}' says with 'description' what it means.")
-    meanings = _choices(reader, name, said, way)
-    candidates = _candidates(reader, name, said, way)
-    fills = said.get("fills")
-    if fills is not None and (not isinstance(fills, str) or not all(fills.rpartition(".")[::2])):
-        reader.wrong("P06", (*way, "fills"), "fills is `function.argument`, such as send_email.body.")
-    if candidates is not None and fills is not None:
-        reader.wrong(BAD_FORM, (*way, "fills"), "labels for candidates fill no argument.")
-    schema = _schema(reader, said, way, meanings, labels=candidates is not None)
-    if len(reader.problems) > before:
-        return None
-    return FormField(name, description or "", schema, meanings, candidates, fills)
+    def items(
+        self, values: Mapping[str, Any], key: str, read: Callable[[Any, str], T | None]
+    ) -> tuple[T, ...]:
+        """The usable items of a list."""
+        items = [read(item, f"{key}[{index}]") for index, item in enumerate(values.get(key, ()))]
+        return tuple(item for item in items if item is not None)
 
+    def form(self, given: Mapping[str, Any] | None) -> tuple[FormField, ...]:
+        """The usable fields of the form."""
+        if given == {}:
+            self.wrong("P06", "form", "form has fields, each with a description.")
+        fields = [self.field(name, value, below("form", name)) for name, value in (given or {}).items()]
+        return tuple(field for field in fields if field is not None)
 
-def _choices(reader: FrontMatter, name: str, said: Mapping[str, Any], way: Sequence[str]) -> dict[str, str]:
-    """The values of a choice, with what each means."""
-    here = (*way, "enum")
-    value = said.get("enum")
-    if value is None:
-        if "enum" in said:
-            reader.wrong(BAD_FORM, here, "enum lists at least two choices.")
-        return {}
-    pairs: list[tuple[Any, Any]] | None = None
-    if isinstance(value, dict):
-        pairs = list(value.items())
-    elif isinstance(value, list):
-        pairs = [(one, "") for one in value]
-    fine = pairs is not None and all(
-        isinstance(one, str) and one and isinstance(meaning, str | None) for one, meaning in pairs
-    )
-    if pairs is None or not fine:
-        message = "enum is a list of texts, or texts with what each means: {fault: something is broken, …}."
-        reader.wrong(BAD_FORM, here, message)
-        return {}
-    if len({one for one, _ in pairs}) < max(2, len(pairs)):
-        reader.wrong(BAD_FORM, here, "enum lists at least two choices, each once.")
-    if said.get("type", "string") != "string":
-        reader.wrong(BAD_FORM, (*way, "type"), f"field '{name}' is a choice; its type is 'string'.")
-    return {one: " ".join((meaning or "").split()) for one, meaning in pairs}
+    def field(self, name: str, given: Any, path: str) -> FormField | None:
+        """One field of the form."""
+        if not _NAME.fullmatch(name):
+            self.wrong(BAD_FORM, path, f"'{name}' cannot name a field: letters, digits and _ do.")
+            return None
+        before = len(self.problems)
+        if isinstance(given, dict) and given.get("description") == "":
+            given = {**given, "description": None}
+        values = self.item(WrittenField, given, path, f"field '{name}'")
+        if values is None:
+            return None
+        meanings = self.choices(name, values, path)
+        candidates = self.candidates(name, values, path)
+        if candidates is not None and "fills" in values:
+            self.wrong(BAD_FORM, f"{path}.fills", "labels for candidates fill no argument.")
+        schema = self.schema(values, path, meanings, labels=candidates is not None)
+        if len(self.problems) > before:
+            return None
+        description = values["description"].strip()
+        return FormField(name, description, schema, meanings, candidates, values.get("fills"))
 
-
-def _candidates(
-    reader: FrontMatter, name: str, said: Mapping[str, Any], way: Sequence[str]
-) -> Candidates | None:
-    """What finds the candidates of a field."""
-    here = (*way, "candidates")
-    value = said.get("candidates")
-    if value is None:
-        if "candidates" in said:
-            reader.wrong(BAD_FORM, here, "candidates is a registered function, or {pattern, in}.")
-        return None
-    if "enum" not in said:
-        reader.wrong(BAD_FORM, here, f"field '{name}' labels candidates: say with 'enum' as what.")
-    if said.get("optional"):
-        reader.wrong(
-            BAD_FORM, (*way, "optional"), "every candidate gets a label; add a choice such as other."
-        )
-    if isinstance(value, str) and value.strip():
-        return Candidates(function=value.strip())
-    if not isinstance(value, dict):
-        reader.wrong(BAD_FORM, here, "candidates is a registered function, or {pattern, in}.")
-        return None
-    reader.unknown(value, ("pattern", "in"), here)
-    pattern, within = value.get("pattern"), value.get("in")
-    if not isinstance(pattern, str) or not isinstance(within, str) or not pattern or not within:
-        message = "candidates by pattern say the pattern and with 'in' the key of the data it looks through."
-        reader.wrong(BAD_FORM, here, message)
-        return None
-    try:
-        expression = compiled(pattern)
-    except InvalidPattern as error:
-        reader.wrong(BAD_FORM, (*here, "pattern"), f"this is no regular expression: {error}.")
-        return None
-    if expression.fullmatch(""):
-        reader.wrong(BAD_FORM, (*here, "pattern"), "the pattern finds nothing at all everywhere.")
-        return None
-    return Candidates(pattern=pattern, within=within)
-
-
-def _schema(
-    reader: FrontMatter,
-    said: Mapping[str, Any],
-    way: Sequence[str],
-    meanings: Mapping[str, str],
-    *,
-    labels: bool,
-) -> dict[str, Any]:
-    """JSON Schema of the field's value, or of one label."""
-    kind = said.get("type", "string")
-    if kind not in TYPES:
-        hint = nearest(kind, TYPES) if isinstance(kind, str) else ""
-        reader.wrong(BAD_FORM, (*way, "type"), f"type is one of {', '.join(TYPES)}.{hint}")
-        return {}
-    optional = said.get("optional", False)
-    if not isinstance(optional, bool):
-        reader.wrong("P06", (*way, "optional"), "optional is true or false.")
-    schema: dict[str, Any] = {"type": [kind, "null"] if optional and not labels else kind}
-    if meanings:
-        schema["enum"] = [*meanings, *([None] if optional and not labels else [])]
-    for bound, of in BOUNDS.items():
-        if bound not in said:
-            continue
-        value = said[bound]
-        fits = kind == of or (of == "number" and kind == "integer")
-        whole = of == "number" or (type(value) is int and value >= 0)
-        if not fits or meanings:
-            reader.wrong(BAD_FORM, (*way, bound), f"{bound} is for a {of}.")
-        elif isinstance(value, bool) or not isinstance(value, int | float) or not whole:
-            reader.wrong("P06", (*way, bound), f"{bound} is a number.")
-        else:
-            schema[bound] = value
-    for low, high in (("minLength", "maxLength"), ("minimum", "maximum")):
-        if low in schema and high in schema and schema[low] > schema[high]:
-            reader.wrong(BAD_FORM, (*way, high), f"{high} is below {low}: no value fits.")
-    return schema
-
-
-def read_examples(reader: FrontMatter, form: Sequence[FormField]) -> tuple[WorkedExample, ...]:
-    """The worked examples; each answer must fit the form."""
-    found: list[WorkedExample] = []
-    whole = isinstance(reader.said.get("form"), dict) and len(form) == len(reader.said["form"])
-    if reader.said.get("examples") is not None and "form" not in reader.said:
-        reader.wrong(BAD_FORM, ("examples",), "examples show a form filled in, and there is no form.")
-    for index, item in enumerate(reader.items(("examples",))):
-        way = ("examples", index)
-        if not isinstance(item, dict) or not all(
-            isinstance(item.get(key), dict) for key in ("given", "answer")
+    def choices(self, name: str, values: Mapping[str, Any], path: str) -> dict[str, str]:
+        """The values of a choice, with what each means."""
+        given, enum_path = values.get("enum"), f"{path}.enum"
+        if given is None:
+            return {}
+        pairs = list(given.items()) if isinstance(given, dict) else None
+        if isinstance(given, list):
+            pairs = [(choice, "") for choice in given]
+        if pairs is None or not all(
+            isinstance(choice, str) and choice and isinstance(meaning, str | None)
+            for choice, meaning in pairs
         ):
-            reader.wrong(
-                BAD_FORM, way, "an example has `given`, values of the needs, and `answer`, the form."
+            message = (
+                "enum is a list of texts, or texts with what each means: {fault: something is broken, …}."
             )
-            continue
-        reader.unknown(item, ("given", "answer", "note"), way)
-        given, answer = item["given"], item["answer"]
-        labelled = [field.name for field in form if field.candidates is not None]
-        texts = {
-            name: [{"text": text, "near": ""} for text in answer[name]]
-            for name in labelled
-            if isinstance(answer.get(name), dict)
-        }
-        if not whole:
-            continue  # what the form is has to be clear first
-        for problem in forms.facts_of(form, answer, texts)[1]:
-            reader.wrong(BAD_FORM, (*way, "answer"), f"the answer does not fit the form: {problem}.")
-        known = (*reader.keys_said("needs"), *labelled)
+            self.wrong(BAD_FORM, enum_path, message)
+            return {}
+        if len({choice for choice, _ in pairs}) < max(2, len(pairs)):
+            self.wrong(BAD_FORM, enum_path, "enum lists at least two choices, each once.")
+        if values.get("type", "string") != "string":
+            self.wrong(BAD_FORM, f"{path}.type", f"field '{name}' is a choice; its type is 'string'.")
+        return {choice: " ".join((meaning or "").split()) for choice, meaning in pairs}
+
+    def candidates(self, name: str, values: Mapping[str, Any], path: str) -> Candidates | None:
+        """What finds the candidates of a field."""
+        given, own_path = values.get("candidates"), f"{path}.candidates"
+        if given is None:
+            return None
+        if "enum" not in values:
+            self.wrong(BAD_FORM, own_path, f"field '{name}' labels candidates: say with 'enum' as what.")
+        if values.get("optional"):
+            message = "every candidate gets a label; add a choice such as other."
+            self.wrong(BAD_FORM, f"{path}.optional", message)
+        if isinstance(given, str) and given.strip():
+            return Candidates(function=given.strip())
+        if not isinstance(given, dict):
+            self.wrong(BAD_FORM, own_path, "candidates is a registered function, or {pattern, in}.")
+            return None
         for key in given:
-            if key not in known:
-                message = f"'{key}' is none of the step's needs.{nearest(key, known)}"
-                reader.wrong(BAD_FORM, (*way, "given", key), message)
-        found.append(WorkedExample(given, answer, reader.text((*way, "note"), item) or ""))
-    return tuple(found)
+            if key not in ("pattern", "in"):
+                message = f"'{key}' is no key of candidates.{nearest(key, ('pattern', 'in'))}"
+                self.wrong(self.unknown, below(own_path, key), message)
+        pattern, within = given.get("pattern"), given.get("in")
+        if not isinstance(pattern, str) or not isinstance(within, str) or not pattern or not within:
+            message = "candidates by pattern need the pattern and, as 'in', the key of the data to search."
+            self.wrong(BAD_FORM, own_path, message)
+            return None
+        try:
+            expression = compiled(pattern)
+        except InvalidPattern as error:
+            message = f"this is no regular expression: {error}."
+            self.wrong(BAD_FORM, f"{own_path}.pattern", message)
+            return None
+        if expression.fullmatch(""):
+            self.wrong(BAD_FORM, f"{own_path}.pattern", "the pattern matches an empty text.")
+            return None
+        return Candidates(pattern=pattern, within=within)
+
+    def schema(
+        self, values: Mapping[str, Any], path: str, meanings: Mapping[str, str], *, labels: bool
+    ) -> dict[str, Any]:
+        """JSON Schema of the field's value, or of one label."""
+        kind, nullable = values.get("type", "string"), values.get("optional", False) and not labels
+        schema: dict[str, Any] = {"type": [kind, "null"] if nullable else kind}
+        if meanings:
+            schema["enum"] = [*meanings, *([None] if nullable else [])]
+        for bound, of in BOUNDS.items():
+            if bound not in values:
+                continue
+            if meanings or (kind != of and (of, kind) != ("number", "integer")):
+                self.wrong(BAD_FORM, f"{path}.{bound}", f"{bound} is for a {of}.")
+            else:
+                schema[bound] = values[bound]
+        for low, high in (("minLength", "maxLength"), ("minimum", "maximum")):
+            if low in schema and high in schema and schema[low] > schema[high]:
+                self.wrong(BAD_FORM, f"{path}.{high}", f"{high} is below {low}: no value fits.")
+        return schema
+
+    def examples(self, values: Mapping[str, Any], form: Sequence[FormField]) -> tuple[WorkedExample, ...]:
+        """The worked examples; each answer must fit the form."""
+        written = self.document.value.get("form") if isinstance(self.document.value, dict) else None
+        if "examples" in values and written is None:
+            self.wrong(BAD_FORM, "examples", "examples show a form filled in, and there is no form.")
+        whole = isinstance(written, dict) and len(form) == len(written)
+        labelled = [field.name for field in form if field.candidates is not None]
+        known = (*values.get("needs", ()), *labelled)
+
+        def example(item: Any, path: str) -> WorkedExample | None:
+            if not isinstance(item, dict) or not all(
+                isinstance(item.get(key), dict) for key in ("given", "answer")
+            ):
+                message = "an example has `given`, values of the needs, and `answer`, the form."
+                self.wrong(BAD_FORM, path, message)
+                return None
+            fields = self.fields(WorkedExample, item, path, "an example")
+            if not whole:
+                return None  # what the form is has to be clear first
+            given, answer = item["given"], item["answer"]
+            texts = {
+                name: [{"text": text, "near": ""} for text in answer[name]]
+                for name in labelled
+                if isinstance(answer.get(name), dict)
+            }
+            for problem in forms.facts_of(form, answer, texts)[1]:
+                self.wrong(BAD_FORM, f"{path}.answer", f"the answer does not fit the form: {problem}.")
+            for key in given:
+                if key not in known:
+                    message = f"'{key}' is none of the step's needs.{nearest(key, known)}"
+                    self.wrong(BAD_FORM, below(f"{path}.given", key), message)
+            return WorkedExample(given, answer, fields.get("note", "").strip())
+
+        return self.items(values, "examples", example)

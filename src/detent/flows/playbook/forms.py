@@ -110,24 +110,26 @@ def facts_of(
     return facts, problems
 
 
-def _labelled(field: FormField, said: Any, texts: Sequence[str], problems: list[str]) -> dict[str, list[str]]:
-    if said is None and not texts:
+def _labelled(
+    field: FormField, labels: Any, texts: Sequence[str], problems: list[str]
+) -> dict[str, list[str]]:
+    if labels is None and not texts:
         return {}
-    if not isinstance(said, Mapping):
+    if not isinstance(labels, Mapping):
         problems.append(f"{field.name}: must be an object with a label for each one found")
         return {}
-    if set(said) - set(texts):
+    if set(labels) - set(texts):
         problems.append(f"{field.name}: label what was found, and nothing else")
-    if lacking := sum(text not in said for text in texts):
+    if lacking := sum(text not in labels for text in texts):
         problems.append(f"{field.name}: {lacking} of {len(texts)} have no label")
     by_label: dict[str, list[str]] = {}
     for text in texts:
-        if text not in said:
+        if text not in labels:
             continue
-        if wrong := _wrong(said[text], field.schema):
+        if wrong := _wrong(labels[text], field.schema):
             problems.append(f"{field.name}: each label{wrong[0].removeprefix(':')}")
             break
-        by_label.setdefault(str(said[text]), []).append(text)
+        by_label.setdefault(str(labels[text]), []).append(text)
     return by_label
 
 
@@ -151,7 +153,7 @@ def told(form: Sequence[FormField]) -> str:
 
 def _kind(schema: Mapping[str, Any]) -> str:
     kinds = schema.get("type")
-    said = " or ".join(kinds) if isinstance(kinds, list) else str(kinds)
+    name = " or ".join(kinds) if isinstance(kinds, list) else str(kinds)
     bounds = [
         f"{word} {schema[key]} characters"
         for key, word in (("minLength", "at least"), ("maxLength", "at most"))
@@ -162,7 +164,7 @@ def _kind(schema: Mapping[str, Any]) -> str:
         for key, word in (("minimum", "at least"), ("maximum", "at most"))
         if key in schema
     ]
-    return ", ".join([said.replace("string", "text").replace("boolean", "true or false"), *bounds])
+    return ", ".join([name.replace("string", "text").replace("boolean", "true or false"), *bounds])
 
 
 def shown(value: Iterable[Mapping[str, str]]) -> str:

@@ -51,7 +51,7 @@ def response_text(visit: StepVisit, playbook: Playbook) -> str:
     """A step's outcome in the lines of the protocol; after an agent's, what it said."""
     step = playbook.steps.get(visit.step_name)
     lines = playbook.output_lines(step) if step is not None else ()
-    said = read_reply(visit.reply, allowed=(visit.next_step,), lines=lines) if visit.reply else None
+    reply = read_reply(visit.reply, allowed=(visit.next_step,), lines=lines) if visit.reply else None
     outputs = {line.key: visit.changes.get(line.sets) for line in lines if line.sets}
     body = None
     target = step.text_fields.get(BODY, "") if step is not None else ""
@@ -63,7 +63,7 @@ def response_text(visit: StepVisit, playbook: Playbook) -> str:
     text = render(
         next_step=visit.next_step,
         outputs=outputs,
-        reason=said.reason if by_agent and said is not None and said.reason else visit.reason,
+        reason=reply.reason if by_agent and reply is not None and reply.reason else visit.reason,
         calls=[(one.function_name, one.arguments, _result(one)) for one in visit.calls],
         body=body if isinstance(body, str) else None,
     )

@@ -1,14 +1,18 @@
-"""One step file, read: what its front matter says, and the text below it."""
+"""The format of step files, and the values a file is read into: its front matter, and the text below it.
+
+Each key is declared once, with its type, its wording in messages and its description for editors.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 from detent.authoring.document import above, path_of
+from detent.authoring.model import Above, AtLeast, Pattern, Written
 from detent.authoring.problem import Place
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 
@@ -18,34 +22,58 @@ FAILED = "FAILED"
 ENDS = (DONE, DEGRADED, FAILED)
 """Where runs stop. Every step may be led to the last two by the engine and by handlers."""
 
+DOTTED = r"^[^.\s{}]+(?:\.[^.\s{}]+)*$"
+"""A key of the data, dotted where it is nested."""
+BAD_FORM = "P21"
 _NUMBER = re.compile(r"\d+[a-z]?-(?=.)", re.IGNORECASE)
+
+
+_Text = Annotated[str, Pattern(r"\S")]
+_Target = Annotated[str, Pattern(r"^[\s\S]+\.[^.]+$")]
+"""`function.argument`."""
+_Version = Annotated[str, Pattern(r"^(?:0|[1-9][0-9]*)\.(?:0|[1-9][0-9]*)\.(?:0|[1-9][0-9]*)$")]
+_TARGET = "`function.argument`, such as send_email.body"
+_KEYS = Written("a list of keys of the data, dotted where they are nested", "",
+    list[Annotated[str, Pattern(DOTTED)]])  # fmt: skip
+_CONDITION = "a mapping of dotted keys, such as {status: [open, new]}"
+_INTO = "one key of the data, or keys with a part of the answer each"
+_FLAG = "true or false"
+_NAME = {"type": ["string", "number"]}
+"""A name that YAML takes for a number counts as it is spelled."""
+_Mode: TypeAlias = Literal[tuple(mode.value for mode in StepMode)]  # type: ignore[valid-type]
+_Level: TypeAlias = Literal[tuple(level.value for level in AutonomyLevel)]  # type: ignore[valid-type]
+
+# A field is a row of a table: key, type, words.
+# fmt: off
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
     """One step that may follow."""
 
-    to: str
-    """As written: an id, an alias, or an end."""
-    when: Mapping[str, Any] | None = None
-    """Condition on the data after the step; None always holds."""
-    reason: str | None = None
-    """Label told for the move."""
+    to: Annotated[str, Written("the step that follows", "An id, an alias, or an end.", _Text, required=True,
+        schema=_NAME)]
+    when: Annotated[Mapping[str, Any] | None, Written(_CONDITION,
+        "Condition on the data after the step; left out: it always holds.", Any)] = None
+    reason: Annotated[str | None, Written("a text", "Reason shown for the move.", str)] = None
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionDeclaration:
     """A function the step may use."""
 
-    name: str
-    description: str | None = None
-    """What an agent is told about it; None takes the tool's own words."""
-    parameters: Mapping[str, Any] | None = None
-    """JSON Schema of the arguments an agent may give; None takes the tool's own."""
-    into: Mapping[str, str] = field(default_factory=dict)
-    """Keys of the data that take its answer, each with the dotted way into it ("" for the whole)."""
-    required: bool = False
-    """An agent that is offered it must call it before it answers."""
+    name: Annotated[str, Written("a text", "The function.", Any, schema={"type": "string"})]
+    description: Annotated[str | None, Written("a text",
+        "What an agent is told about it; a function named alone has the tool's own description.", Any,
+        schema={"type": "string"})] = None
+    parameters: Annotated[Mapping[str, Any] | None, Written("a JSON Schema of an object",
+        "The arguments an agent may give; a function named alone has the tool's own.", Any,
+        schema={"type": "object"})] = None
+    into: Annotated[Mapping[str, str], Written(_INTO,
+        "Keys of the data that take its answer, each with the dotted path into it.", Any)] = field(
+        default_factory=dict)
+    required: Annotated[bool, Written(_FLAG,
+        "Whether an agent that is offered it must call it before it answers.")] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +86,26 @@ class Candidates:
     """Or a regular expression."""
     within: str | None = None
     """The key of the data the expression looks through."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenField:
+    """A field of a form, as a file states it."""
+
+    description: Annotated[str, Written("a text", "What the field means.", required=True)]
+    type: Annotated[Literal["string", "integer", "number", "boolean"], Written("", "Type of its value.",
+        code=BAD_FORM)] = "string"
+    enum: Annotated[Any, Written("a list of texts, or a mapping of texts to their meanings",
+        "The choices, with what each means.", code=BAD_FORM)] = None
+    candidates: Annotated[Any, Written("a registered function, or {pattern, in}",
+        "What finds the candidates to label.", code=BAD_FORM)] = None
+    fills: Annotated[str | None, Written(_TARGET, "The argument of the step's own effects that takes it.",
+        _Target)] = None
+    optional: Annotated[bool, Written(_FLAG, "Whether the value may be null.")] = False
+    minLength: Annotated[int | None, AtLeast(0), Written("a number", "For a text.", int)] = None
+    maxLength: Annotated[int | None, AtLeast(0), Written("a number", "For a text.", int)] = None
+    minimum: Annotated[float | None, Written("a number", "For a number.", float)] = None
+    maximum: Annotated[float | None, Written("a number", "For a number.", float)] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +127,9 @@ class FormField:
 class WorkedExample:
     """A form filled in, shown to agents before the inputs at hand."""
 
-    given: Mapping[str, Any]
-    answer: Mapping[str, Any]
-    note: str = ""
+    given: Annotated[Mapping[str, Any], Written("a mapping", "Values of the needs.", dict)]
+    answer: Annotated[Mapping[str, Any], Written("a mapping", "The form, filled in.", dict)]
+    note: Annotated[str, Written("a text", "Why the answer is right.")] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,34 +175,49 @@ class Variant:
 class InstructionFile:
     """A step file: every key of its front matter, and its body."""
 
-    name: str
+    name: Annotated[str, Written("a text", "The file's name without its suffix.", _Text,
+        required=True, schema=_NAME)]
     """As written: the stem of the file, or `step-` and the stem."""
-    description: str
-    version: str
-    next: tuple[Edge, ...] = ()
-    aliases: tuple[str, ...] = ()
-    """Further names, as written; see `names` for all of them."""
-    available_functions: tuple[FunctionDeclaration, ...] = ()
-    needs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    handler: str | None = None
-    call: tuple[Call, ...] = ()
-    effects: tuple[EffectDeclaration, ...] = ()
-    variant: tuple[Variant, ...] = ()
-    validator: str | None = None
-    text_fields: Mapping[str, str] = field(default_factory=dict)
+    description: Annotated[str, Written("a text", "What the step does.", required=True)]
+    version: Annotated[str, Written("three numbers, such as 1.0.0", "The version of the file.", _Version,
+        required=True, code="P08")]
+    next: Annotated[tuple[Edge, ...], Written("a list of steps, each a name or {to, when, reason}",
+        "The steps that may follow; the first whose condition holds is taken.", list, required=True)] = ()
+    aliases: Annotated[tuple[str, ...], Written("a list of names", "Further names.", list[_Text])] = ()
+    """As written; see `names` for all names."""
+    available_functions: Annotated[tuple[FunctionDeclaration, ...], Written(
+        "a list of functions, each a name or {name, description, parameters}",
+        "The functions it may use.", list)] = ()
+    needs: Annotated[tuple[str, ...], replace(_KEYS, about="Keys of the data it reads.")] = ()
+    outputs: Annotated[tuple[str, ...], replace(_KEYS, about="Keys of the data it sets.")] = ()
+    handler: Annotated[str | None, Written("a text", "The function that performs it.", str)] = None
+    call: Annotated[tuple[Call, ...], Written("a function with its arguments, or a list of such",
+        "Queries asked before the move is chosen, in place of a handler.", dict | list)] = ()
+    effects: Annotated[tuple[EffectDeclaration, ...], Written("functions with their arguments",
+        "Effects proposed with the move, in place of a handler.", dict | list)] = ()
+    variant: Annotated[tuple[Variant, ...], Written("a mapping of variants to conditions",
+        "Variants of its templates.", dict)] = ()
+    validator: Annotated[str | None, Written("a text", "The function that checks an agent's outcome.",
+        str)] = None
+    text_fields: Annotated[Mapping[str, str], Written("a mapping of outputs to arguments",
+        "Which argument takes which line of an agent's reply.", dict)] = field(default_factory=dict)
     """Protocol output to `function.argument`."""
-    form: tuple[FormField, ...] = ()
-    """What an agent states in place of naming a step."""
-    examples: tuple[WorkedExample, ...] = ()
-    conclude: str | None = None
-    """Function that makes data of what an agent states."""
-    mode: StepMode | None = None
-    autonomy: AutonomyLevel | None = None
-    timeout_s: float | None = None
-    max_attempts: int | None = None
-    trigger: Any = None
-    """Of scenario files."""
+    form: Annotated[tuple[FormField, ...], Written(
+        "a mapping of fields: {urgent: {type: boolean, description: …}}",
+        "What an agent states in place of naming a step.", dict)] = ()
+    examples: Annotated[tuple[WorkedExample, ...], Written("a list of `{given, answer}`",
+        "The form filled in, shown to agents.", list)] = ()
+    conclude: Annotated[str | None, Written("a text",
+        "The function that makes data of what an agent states.", str)] = None
+    mode: Annotated[StepMode | None, Written("", "Who performs it.", _Mode, code="P20")] = None
+    autonomy: Annotated[AutonomyLevel | None, Written("", "What an agent's answer has to pass.", _Level,
+        code="P20")] = None
+    timeout_s: Annotated[float | None, Above(0), Written("a number above 0", "Seconds of one attempt.",
+        float)] = None
+    max_attempts: Annotated[int | None, AtLeast(1), Written("a whole number of 1 or more", "Attempts.",
+        int)] = None
+    trigger: Annotated[Any, Written("a value", "Of scenario files.")] = None
+    # fmt: on
     body: str = ""
     path: Path = field(default_factory=Path)
     sha256: str = ""

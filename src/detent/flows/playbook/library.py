@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from detent.adapters.mail.send_email import EmailSender, send_email_tool
 from detent.adapters.mail.sink import MailSink
@@ -27,22 +27,21 @@ from detent.flows.playbook.registry import Load, imported, reachable
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.policy import USUAL, RetryPolicy
 from detent.runtime.key_uses import check_keys
-from detent.runtime.plugs import Definitions
+from detent.runtime.plugs import Checked, Definitions, Drawing
 from detent.runtime.project_files import ProjectFiles
 from detent.runtime.settings import FILES, Settings, SettingsError
 
 if TYPE_CHECKING:
     from detent.adapters.mail.settings import MailSettings
+    from detent.dispatch.dispatcher import DispatchSettings
     from detent.engine.flow import Flow
+    from detent.flows.playbook.trial import StepTrial
 
 HOME = "playbooks"
 """The folder of a project in which playbooks go by their names."""
 SENDER = "Playbook <playbook@detent.example>"
 """Who writes to an outbox folder unless `mail.from` says."""
 OUTBOX = "mail/outbox"
-
-_TYPES = {"model_type": "takes named values", "string_type": "takes text"}
-"""What is said about a value of the wrong type."""
 
 Wrap = Callable[[Tool], Tool]
 
@@ -54,36 +53,71 @@ class Playbooks(Definitions):
         """Whether a path is a folder of step files, right or wrong."""
         return path.is_dir() and is_playbook(path)
 
-    def find(self, said: str) -> Path:
+    def find(self, target: str) -> Path:
         """The folder of a path, or of a name under `playbooks/`."""
-        if ":" in said:
-            raise ConfigurationError(f"The path of a playbook has no colon: {said}")
-        return find_playbook(said, Path.cwd())
+        if ":" in target:
+            raise ConfigurationError(f"The path of a playbook has no colon: {target}")
+        return find_playbook(target, Path.cwd())
 
     def flows(self, path: Path, name: str | None = None) -> list[Flow]:
         """The flow of a folder; `DocumentError` lists everything wrong with it."""
         return [playbook_of(self.settings, path, tools=self.project.served())]
 
+    def check(self, paths: Sequence[Path]) -> list[Checked]:
+        """Check every file of each folder."""
+        results: list[Checked] = []
+        for path in paths:
+            problems = problems_of(self.settings, path, tools=self.project.served())
+            playbook, _ = read_playbook(path)
+            name = playbook.manifest.name or path.name
+            results.append(Checked(name, problems, len(playbook.steps), _shown(path, self.settings.folder)))
+        return results
+
+    def draw(self, path: Path, drawing: Drawing) -> str:
+        """A drawing of a playbook; handlers and tools that an application brings may be missing."""
+        from detent.flows.playbook.drawing import draw_playbook
+
+        try:
+            playbook = playbook_of(self.settings, path, tools=self.project.served()).playbook
+        except DocumentError as error:
+            if any(problem.code not in ("P14", "P16") for problem in error.problems):
+                raise
+            playbook, _ = read_playbook(path)
+        return draw_playbook(playbook, drawing)
+
+    async def try_step(
+        self, flow: Flow, step: str, data: Mapping[str, Any], dispatch: DispatchSettings
+    ) -> StepTrial:
+        """Ask one step, by its id, an alias or how the id begins."""
+        from detent.flows.playbook.trial import step_alone
+
+        assert isinstance(flow, PlaybookFlow)
+        return await step_alone(flow, step, data, dispatch=dispatch)
+
 
 # -- finding ------------------------------------------------------------------------------------------------
 
 
-def find_playbook(said: str, folder: Path) -> Path:
+def find_playbook(reference: str, folder: Path) -> Path:
     """The playbook a command line means: a path from the working folder, or a name under `playbooks/`."""
     named = folder / HOME
-    given = Path(said).expanduser() if said else Path()
-    if said:
-        there = [one for one in (folder / given, named / given) if one.is_dir()]
-        if there:
-            return next((one for one in there if is_playbook(one)), there[0])
+    given = Path(reference).expanduser() if reference else Path()
+    if reference:
+        matches = [one for one in (folder / given, named / given) if one.is_dir()]
+        if matches:
+            return next((one for one in matches if is_playbook(one)), matches[0])
         if (folder / given).is_file():
-            raise ConfigurationError(f"{said} is a file; a playbook is a folder of step files.")
+            raise ConfigurationError(f"{reference} is a file; a playbook is a folder of step files.")
     known = sorted(one.name for one in named.iterdir() if one.is_dir()) if named.is_dir() else []
     listed = f" Under {HOME}/: {', '.join(known)}." if known else ""
     raise ConfigurationError(
-        f"There is no playbook '{said}': neither a folder nor a name under {HOME}/.{nearest(said, known)}"
-        f"{listed} Start one with: detent playbook new DIR"
+        f"There is no playbook '{reference}': neither a folder nor a name under {HOME}/."
+        f"{nearest(reference, known)}{listed} Start one with: detent playbook new DIR"
     )
+
+
+def _shown(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
 
 
 def is_playbook(folder: Path) -> bool:
@@ -186,22 +220,17 @@ def mail_out(
 def _mail_settings(settings: Settings) -> MailSettings:
     from pydantic import ValidationError
 
-    from detent.adapters.mail.settings import MailSettings, Smtp
+    from detent.adapters.mail.settings import MailSettings
+    from detent.authoring.heading import heading_problems
 
     written = {key: value for key, value in settings.section("mail").items() if value is not None}
     try:
         return MailSettings.model_validate(written)
     except ValidationError as error:
-        problems: list[str] = []
-        for one in error.errors(include_url=False, include_input=False):
-            way = ("mail", *(str(part) for part in one["loc"]))
-            message = str(one["msg"]).removeprefix("Value error, ").removeprefix("Input ")
-            message = _TYPES.get(one["type"], message)
-            if one["type"] == "extra_forbidden":
-                model = Smtp if way[1:-1] == ("smtp",) else MailSettings
-                known = [field.alias or name for name, field in model.model_fields.items()]
-                message = f"unknown key.{nearest(way[-1], known)}".removesuffix(".")
-            problems.append(f"{settings.place(*way)}: '{'.'.join(way)}': {message}.")
+        problems = [
+            f"{settings.place(*keys)}: {message}"
+            for keys, _, message in heading_problems(error, MailSettings, "mail")
+        ]
         raise SettingsError("The settings", problems) from None
 
 
@@ -306,9 +335,13 @@ def _used(playbook: Playbook) -> set[str]:
 def _agents(settings: Settings, playbook: Playbook) -> list[str]:
     """Steps that the settings give to agents."""
     found: list[str] = []
-    for key, said in settings.section("steps").items():
+    for key, config in settings.section("steps").items():
         flow, _, step = str(key).rpartition("/")
-        if flow in ("", playbook.manifest.name) and isinstance(said, Mapping) and said.get("mode") == "agent":
+        if (
+            flow in ("", playbook.manifest.name)
+            and isinstance(config, Mapping)
+            and config.get("mode") == "agent"
+        ):
             found.append(step)
     return found
 

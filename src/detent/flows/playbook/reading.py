@@ -1,24 +1,27 @@
-"""From the bytes of a step file to an `InstructionFile`: front matter, the line of every key, the text below.
+"""Reads step files: front matter, the line of every key, the text below.
 
-Everything wrong with one file by itself is found here; what is wrong between files is for `checking`.
+The format is declared in `instruction`; here are the rules between its keys. Rules between files are in
+`checks`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from detent.authoring.document import Document, decoded, path_of, read_document
+from detent.authoring import model
+from detent.authoring.document import below, decoded, read_document
+from detent.authoring.model import keys_of
 from detent.authoring.problem import Place, Problem
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
-from detent.flows.playbook.form_reading import read_examples, read_form
+from detent.flows.playbook.form_reading import FormReader
 from detent.flows.playbook.instruction import (
+    DOTTED,
     ENDS,
     Call,
     Edge,
@@ -26,27 +29,27 @@ from detent.flows.playbook.instruction import (
     FunctionDeclaration,
     InstructionFile,
     Variant,
+    WorkedExample,
+    WrittenField,
 )
-from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.errors import ConfigurationError
 
 MARKER = "---"
 REQUIRED = ("name", "description", "version", "next")
-KEYS = (
-    *REQUIRED, "aliases", "available_functions", "needs", "outputs", "handler", "call", "effects", "variant",
-    "validator", "text_fields", "form", "examples", "conclude", "mode", "autonomy", "timeout_s",
-    "max_attempts", "trigger",
-)  # fmt: skip
+KEYS = keys_of(InstructionFile)
 DECLARATIVE = ("call", "effects")
 """What stands in place of a handler; a template's variant alone says nothing that could be done."""
 BODY_ARGUMENT = "body"
 """The argument a template fills when nothing else is said."""
 
+_MAY_BE_EMPTY = (
+    *REQUIRED, "aliases", "available_functions", "needs", "outputs", "handler", "call", "effects",
+    "validator", "examples", "conclude",
+)  # fmt: skip
+"""Keys that an empty text leaves out."""
 _NAME = re.compile(r"[^\W_]+(?:[-_]+[^\W_]+)*")
-_VERSION = re.compile(r"(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)")
-_DOTTED = re.compile(r"[^.\s{}]+(?:\.[^.\s{}]+)*")
 _SCALARS = (str, int, float, bool, type(None))
-
-Way = tuple[str | int, ...]
+_NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
 class Read(NamedTuple):
@@ -91,426 +94,261 @@ def read_instruction(raw: bytes, path: Path) -> Read:
     document = read_document("\n".join(lines[:end]), shown, code="P03", was_yaml_1_1=True)
     if document.errors:
         return Read(None, document.problems, text)
-    if document.value is None:
-        document = document._replace(value={})
-    if not isinstance(document.value, dict):
+    if document.value is not None and not isinstance(document.value, dict):
         return broken(2, "P06", "front matter is a list of `key: value` lines.", text)
-    reader = _Reader(document)
+    document = document._replace(places={**document.places, "": Place(shown, 1)})
+    reader = _Reader(document, "P06", unknown="P05", missing="P04")
     body = "\n".join(lines[end + 1 :])
-    found = reader.instruction(path)
+    step = reader.instruction(document.value or {}, path)
     first = next((index for index, line in enumerate(lines[end + 1 :], end + 2) if line.strip()), None)
     places = {**document.places, **document.keys}
     if first is None:
         message = "has no text below its front matter: say what is to be done."
-        reader.wrong("P09", (), message, line=end + 1)
+        reader.wrong("P09", "", message, place=Place(shown, end + 1))
     else:
         places["body"] = Place(shown, first)
-    found = replace(
-        found, body=body.strip(), sha256=hashlib.sha256(raw).hexdigest(), places=MappingProxyType(places)
+    step = replace(
+        step, body=body.strip(), sha256=hashlib.sha256(raw).hexdigest(), places=MappingProxyType(places)
     )
-    return Read(found, (*document.problems, *reader.problems), text)
+    return Read(step, (*document.problems, *reader.problems), text)
 
 
-class _Reader:
-    """Reads the keys of one front matter and gathers what is wrong with them."""
+class _Reader(FormReader):
+    """Reads the front matter of one step file."""
 
-    def __init__(self, document: Document) -> None:
-        self.said: dict[str, Any] = document.value
-        self.document = document
-        self.problems: list[Problem] = []
-
-    def wrong(self, code: str, way: Way, message: str, line: int | None = None) -> None:
-        """Note a problem at a key."""
-        path = path_of(*way)
-        place = self.document.mark(path)
-        if line is not None or not path:
-            place = Place(place.file, line or 1)
-        self.problems.append(Problem(code, message, place, path))
-
-    # -- the whole ------------------------------------------------------------------------------------------
-
-    def instruction(self, path: Path) -> InstructionFile:
-        """Everything the front matter says, as far as it can be used."""
-        said = self.said
-        self.unknown(said, KEYS, ())
-        scenario = "trigger" in said
-        for key in REQUIRED:
-            if key == "next" and scenario:
-                continue
-            if key not in said:
-                self.wrong("P04", (), f"lacks the required key '{key}'.")
-            elif said[key] is None or said[key] in ("", [], {}):
-                self.wrong("P04", (key,), f"'{key}' is required and must not be empty.")
-        declarative = any(key in said for key in DECLARATIVE)
-        if "handler" in said and declarative:
-            other = next(key for key in DECLARATIVE if key in said)
-            self.wrong("P06", (other,), f"'{other}' stands in place of a handler; say one of them.")
-        form = read_form(self)
+    def instruction(self, given: dict[str, Any], path: Path) -> InstructionFile:
+        """The whole front matter, as far as it is usable."""
+        scenario = "trigger" in given
+        given = {
+            key: None
+            if (value == "" and key in _MAY_BE_EMPTY) or (key in REQUIRED and value in ([], {}))
+            else value
+            for key, value in given.items()
+        }
+        if scenario and given.get("next") is None:
+            given["next"] = []
+        if "name" in given:
+            given["name"] = self.spelled(given["name"], "name")
+        if isinstance(given.get("aliases"), list):
+            given["aliases"] = [
+                self.spelled(alias, f"aliases[{index}]") for index, alias in enumerate(given["aliases"])
+            ]
+        values = self.fields(InstructionFile, given, "", "a step file")
+        declarative = any(key in given for key in DECLARATIVE)
+        if "handler" in given and declarative:
+            other = next(key for key in DECLARATIVE if key in given)
+            self.wrong("P06", other, f"'{other}' stands in place of a handler; say one of them.")
+        values["name"] = self.name(values.get("name", "").strip(), path.stem)
+        values["next"] = self.items(values, "next", self.edge)
+        values["available_functions"] = self.items(values, "available_functions", self.function)
+        if isinstance(call := values.get("call"), dict):
+            single = self.call(call, "call")
+            values["call"] = (single,) if single is not None else ()
+        else:
+            values["call"] = self.items(values, "call", self.call)
+        values["effects"] = self.effects(values.get("effects", ()))
+        values["variant"] = self.variants(values.get("variant", {}))
+        values["text_fields"] = self.text_fields(values.get("text_fields", {}))
+        values["form"] = self.form(values.get("form"))
+        values["examples"] = self.examples(values, values["form"])
+        for key in ("needs", "outputs"):
+            values[key] = tuple(dict.fromkeys(values.get(key, ())))
+        values["aliases"] = tuple(alias.strip() for alias in values.get("aliases", ()))
+        for key in ("description", "handler", "validator", "conclude"):
+            if key in values:
+                values[key] = values[key].strip()
+        values["mode"] = StepMode(values["mode"]) if "mode" in values else None
+        values["autonomy"] = self.autonomy(values)
         return InstructionFile(
-            name=self.name(path.stem),
-            description=self.text(("description",)) or "",
-            version=self.version(),
-            next=self.edges(),
-            aliases=self.names(("aliases",)),
-            available_functions=self.functions(),
-            needs=self.keys(("needs",)),
-            outputs=self.keys(("outputs",)),
-            handler=self.text(("handler",)),
-            call=self.calls(),
-            effects=self.effects(),
-            variant=self.variants(),
-            validator=self.text(("validator",)),
-            text_fields=self.text_fields(),
-            form=form,
-            examples=read_examples(self, form),
-            conclude=self.text(("conclude",)),
-            mode=self.choice("mode", StepMode),
-            autonomy=self.autonomy(),
-            timeout_s=self.number("timeout_s"),
-            max_attempts=self.count("max_attempts"),
-            trigger=said.get("trigger"),
-            path=path,
-            declarative=declarative,
+            **{"description": "", "version": "", **values}, path=path, declarative=declarative
         )
 
-    # -- single keys ----------------------------------------------------------------------------------------
-
-    def name(self, stem: str) -> str:
+    def name(self, name: str, stem: str) -> str:
         """The step's name, which is the file's."""
-        said = self.text(("name",), number=True)
         if not _NAME.fullmatch(stem):
             self.wrong(
-                "P07", ("name",), f"a step is named with letters, digits and hyphens, which '{stem}' is not."
+                "P07", "name", f"a step is named with letters, digits and hyphens, which '{stem}' is not."
             )
         elif "_" in stem:
             message = f"'{stem}' has underscores; '{stem.replace('_', '-')}' is usual."
-            self.wrong("W03", ("name",), message)
+            self.wrong("W03", "name", message)
         if stem.casefold() in {end.casefold() for end in ENDS}:
-            self.wrong("P11", ("name",), f"'{stem}' is the name of an end. Rename the file.")
-        if said and said not in (stem, f"step-{stem}"):
-            self.wrong("P07", ("name",), f"name is '{said}', but the file is called '{stem}'.")
-        return said or stem
+            self.wrong("P11", "name", f"'{stem}' is the name of an end. Rename the file.")
+        if name and name not in (stem, f"step-{stem}"):
+            self.wrong("P07", "name", f"name is '{name}', but the file is called '{stem}'.")
+        return name or stem
 
-    def version(self) -> str:
-        """MAJOR.MINOR.PATCH."""
-        value = self.said.get("version")
-        if value is None or value == "":
-            return ""
-        if not isinstance(value, str) or not _VERSION.fullmatch(value):
-            self.wrong("P08", ("version",), "version is three numbers, such as 1.0.0.")
-            return ""
-        return value
-
-    def choice(self, key: str, kind: Callable[[str], Any]) -> Any:
-        """One of an enumeration's values."""
-        value = self.said.get(key)
-        if value is None:
-            return None
-        options = [one.value for one in kind]  # type: ignore[attr-defined]
-        if value not in options:
-            hint = nearest(value, options) if isinstance(value, str) else ""
-            self.wrong("P20", (key,), f"{key} is one of {', '.join(options)}.{hint}")
-            return None
-        return kind(value)
-
-    def autonomy(self) -> AutonomyLevel | None:
-        """The level, which means nothing to a step that says it is deterministic."""
-        level: AutonomyLevel | None = self.choice("autonomy", AutonomyLevel)
-        deterministic = self.said.get("mode") == StepMode.DETERMINISTIC.value
-        if deterministic and level not in (None, AutonomyLevel.OPERATOR):
-            self.wrong("P20", ("autonomy",), "autonomy is for agents, but mode is deterministic.")
+    def autonomy(self, values: Mapping[str, Any]) -> AutonomyLevel | None:
+        """The level, which means nothing to a step that is deterministic."""
+        level = AutonomyLevel(values["autonomy"]) if "autonomy" in values else None
+        if values["mode"] is StepMode.DETERMINISTIC and level not in (None, AutonomyLevel.OPERATOR):
+            self.wrong("P20", "autonomy", "autonomy is for agents, but mode is deterministic.")
             return None
         return level
 
-    def number(self, key: str) -> float | None:
-        """A number above 0."""
-        value = self.said.get(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            self.wrong("P06", (key,), f"{key} is a number above 0.")
-            return None
-        return float(value)
-
-    def count(self, key: str) -> int | None:
-        """A whole number of 1 or more."""
-        value = self.said.get(key)
-        if value is None:
-            return None
-        if type(value) is not int or value < 1:
-            self.wrong("P06", (key,), f"{key} is a whole number of 1 or more.")
-            return None
-        return value
-
     # -- lists and mappings ---------------------------------------------------------------------------------
 
-    def edges(self) -> tuple[Edge, ...]:
-        """The steps that may follow."""
-        found: list[Edge] = []
-        for index, item in enumerate(self.items(("next",))):
-            way: Way = ("next", index)
-            if not isinstance(item, dict):
-                to = self.text_of(item, way, "a step's name, or {to, when, reason}")
-                found += [Edge(to)] if to else []
-                continue
-            self.unknown(item, ("to", "when", "reason"), way)
-            if item.get("to") in (None, ""):
-                self.wrong("P04", way, "an item of 'next' says with 'to' which step follows.")
-                continue
-            to = self.text_of(item["to"], (*way, "to"), "a step's name")
-            reason = self.text((*way, "reason"), item)
-            if to:
-                found.append(Edge(to, self.when(item, way), reason))
-        return tuple(found)
+    def edge(self, given: Any, path: str) -> Edge | None:
+        """One step that may follow."""
+        if isinstance(given, dict):
+            given = {**given, "to": self.spelled(given.get("to") or None, f"{path}.to")}
+        item = self.item(Edge, self.spelled(given, path), path, "an item of 'next'", "to")
+        if item is None or "to" not in item:
+            return None
+        if not item["to"].strip():
+            self.wrong("P06", path, "an item of 'next' names a step.")
+            return None
+        return Edge(item["to"].strip(), self.when(item, path), (item.get("reason") or "").strip() or None)
 
-    def functions(self) -> tuple[FunctionDeclaration, ...]:
-        """The functions it may use."""
-        found: list[FunctionDeclaration] = []
-        for index, item in enumerate(self.items(("available_functions",))):
-            way: Way = ("available_functions", index)
-            if not isinstance(item, dict):
-                name = self.text_of(item, way, "a function's name, or {name, description, parameters}")
-                found += [FunctionDeclaration(name)] if name else []
-                continue
-            self.unknown(item, ("name", "description", "parameters", "into", "required"), way)
-            lacks = [
-                key for key in ("name", "description") if not isinstance(item.get(key), str) or not item[key]
-            ]
-            required = item.get("required", False)
-            if not isinstance(required, bool):
-                self.wrong("P06", (*way, "required"), "required is true or false.")
-                required = False
-            if lacks:
-                self.wrong("P15", way, f"a function written out has {' and '.join(lacks)}, as text.")
-            parameters = item.get("parameters", {"type": "object", "properties": {}})
-            if (trouble := _schema_trouble(parameters)) is not None:
-                self.wrong("P15", (*way, "parameters"), trouble)
-                parameters = {"type": "object", "properties": {}}
-            if isinstance(item.get("name"), str) and item["name"]:
-                into = self.into(item, way)
-                said = item.get("description")
-                found.append(FunctionDeclaration(item["name"], said, parameters, into, required))
-        return tuple(found)
+    def function(self, given: Any, path: str) -> FunctionDeclaration | None:
+        """One function it may use."""
+        item = self.item(FunctionDeclaration, self.spelled(given, path), path, "a function", "name")
+        if item is None:
+            return None
+        if not isinstance(given, dict):
+            if not item["name"].strip():
+                self.wrong("P06", path, "this is a function's name, or {name, description, parameters}.")
+                return None
+            return FunctionDeclaration(item["name"].strip())
+        lacks = [
+            key for key in ("name", "description") if not isinstance(item.get(key), str) or not item[key]
+        ]
+        if lacks:
+            self.wrong("P15", path, f"a function written out has {' and '.join(lacks)}, as text.")
+        parameters = given.get("parameters", _NO_PARAMETERS)
+        if (trouble := _schema_trouble(parameters)) is not None:
+            self.wrong("P15", f"{path}.parameters", trouble)
+            parameters = _NO_PARAMETERS
+        if "name" in lacks:
+            return None
+        into, required = self.into(item, path), item.get("required", False)
+        return FunctionDeclaration(item["name"], item.get("description"), parameters, into, required)
 
-    def calls(self) -> tuple[Call, ...]:
-        """The queries its declarative handler asks."""
-        said = self.said.get("call")
-        if said is None:
-            return ()
-        single = isinstance(said, dict)
-        found: list[Call] = []
-        for index, item in enumerate([said] if single else self.items(("call",))):
-            way: Way = ("call",) if single else ("call", index)
-            named = (
-                [key for key in item if key not in ("into", "when", "else")] if isinstance(item, dict) else []
-            )
-            if len(named) != 1:
-                self.wrong(
-                    "P06", way, "a call is one function with its arguments, beside into, when and else."
-                )
-                continue
-            args = self.mapping(item[named[0]], (*way, named[0]), "named arguments")
-            into = item.get("into")
-            if into in (None, ""):
-                self.wrong("P04", way, "a call says with 'into' which key takes the answer.")
-                continue
-            if not isinstance(into, str) or "." in into:
-                self.wrong("P06", (*way, "into"), "into is one key of the data, without dots.")
-                continue
-            place = path_of(*way)
-            found.append(
-                Call(named[0], args, into, self.when(item, way), item.get("else"), "else" in item, place)
-            )
-        return tuple(found)
+    def call(self, given: Any, path: str) -> Call | None:
+        """One query that its declarative handler asks."""
+        functions = (
+            [key for key in given if key not in ("into", "when", "else")] if isinstance(given, dict) else []
+        )
+        if len(functions) != 1:
+            self.wrong("P06", path, "a call is one function with its arguments, beside into, when and else.")
+            return None
+        function, into = functions[0], given.get("into")
+        args = self.mapping(given[function], below(path, function), "named arguments")
+        if into in (None, ""):
+            self.wrong("P04", path, "a call says with 'into' which key takes the answer.")
+            return None
+        if not isinstance(into, str) or "." in into:
+            self.wrong("P06", f"{path}.into", "into is one key of the data, without dots.")
+            return None
+        return Call(function, args, into, self.when(given, path), given.get("else"), "else" in given, path)
 
-    def effects(self) -> tuple[EffectDeclaration, ...]:
+    def effects(self, given: Any) -> tuple[EffectDeclaration, ...]:
         """The effects its declarative handler proposes."""
-        said = self.said.get("effects")
-        if said is None:
-            return ()
-        pairs: list[tuple[Way, str, Any]] = []
-        if isinstance(said, dict):
-            pairs = [(("effects", key), key, value) for key, value in said.items()]
-        else:
-            for index, item in enumerate(self.items(("effects",))):
-                if not isinstance(item, dict) or len(item) != 1:
-                    beside = [
-                        key for key in ("template", "into", "when") if isinstance(item, dict) and key in item
-                    ]
-                    inside = (
-                        f" '{beside[0]}' stands among them: {{function: {{{beside[0]}: …}}}}."
-                        if beside
-                        else ""
-                    )
-                    message = f"an effect is one function with its arguments.{inside}"
-                    self.wrong("P06", ("effects", index), message)
-                    continue
-                ((key, value),) = item.items()
-                pairs.append((("effects", index, key), key, value))
-        found: list[EffectDeclaration] = []
-        for way, function, value in pairs:
-            item = self.mapping(value, way, "named arguments, beside template, into and when")
-            args = {key: one for key, one in item.items() if key not in ("template", "into", "when")}
-            templates = self.templates(item, way)
-            into, when, place = (
-                self.into(item, way),
-                self.when(item, way),
-                path_of(*way),
-            )
-            found.append(EffectDeclaration(function, args, templates, into, when, place))
-        return tuple(found)
-
-    def templates(self, item: Mapping[str, Any], way: Way) -> dict[str, str]:
-        """Which arguments come from which template."""
-        said, way = item.get("template"), (*way, "template")
-        if said is None:
-            return {}
-        pairs = said if isinstance(said, dict) else {BODY_ARGUMENT: said}
-        found: dict[str, str] = {}
-        for argument, name in pairs.items():
-            here = (*way, argument) if isinstance(said, dict) else way
-            text = self.text_of(name, here, "a template's name, or arguments with a template's name each")
-            if text:
-                found[argument] = text
-        return found
-
-    def variants(self) -> tuple[Variant, ...]:
-        """The variants of its templates."""
-        said = self.said.get("variant")
-        if said is None:
-            return ()
-        found: list[Variant] = []
-        for name in self.mapping(said, ("variant",), "variants with a condition each"):
-            condition = self.condition(said[name], ("variant", name))
-            if condition is not None:
-                found.append(Variant(name, condition))
-        return tuple(found)
-
-    def text_fields(self) -> Mapping[str, str]:
-        """Which protocol output fills which argument."""
-        said = self.said.get("text_fields")
-        if said is None:
-            return {}
-        found: dict[str, str] = {}
-        for key, target in self.mapping(said, ("text_fields",), "outputs with an argument each").items():
-            if not isinstance(target, str) or not all(target.rpartition(".")[::2]):
-                self.wrong("P06", ("text_fields", key), "is `function.argument`, such as send_email.body.")
+        if isinstance(given, dict):
+            return tuple(self.effect(key, value, below("effects", key)) for key, value in given.items())
+        effects: list[EffectDeclaration] = []
+        for index, item in enumerate(given):
+            path = f"effects[{index}]"
+            if isinstance(item, dict) and len(item) == 1:
+                ((function, value),) = item.items()
+                effects.append(self.effect(function, value, below(path, function)))
                 continue
-            found[key.upper()] = target
-        return found
+            keys = item if isinstance(item, dict) else ()
+            misplaced = next((key for key in ("template", "into", "when") if key in keys), None)
+            inside = (
+                f" '{misplaced}' stands among them: {{function: {{{misplaced}: …}}}}." if misplaced else ""
+            )
+            self.wrong("P06", path, f"an effect is one function with its arguments.{inside}")
+        return tuple(effects)
+
+    def effect(self, function: str, given: Any, path: str) -> EffectDeclaration:
+        """One effect."""
+        item = self.mapping(given, path, "named arguments, beside template, into and when")
+        args = {key: value for key, value in item.items() if key not in ("template", "into", "when")}
+        templates = self.templates(item, f"{path}.template")
+        return EffectDeclaration(
+            function, args, templates, self.into(item, path), self.when(item, path), path
+        )
+
+    def templates(self, item: Mapping[str, Any], path: str) -> dict[str, str]:
+        """Which arguments come from which template."""
+        given = item.get("template")
+        by_argument = given if isinstance(given, dict) else {} if given is None else {BODY_ARGUMENT: given}
+        templates: dict[str, str] = {}
+        for argument, value in by_argument.items():
+            place = below(path, argument) if isinstance(given, dict) else path
+            name = self.spelled(value, place)
+            if isinstance(name, str) and name.strip():
+                templates[argument] = name.strip()
+            else:
+                message = "this is a template's name, or arguments with a template's name each."
+                self.wrong("P06", place, message)
+        return templates
+
+    def variants(self, given: Mapping[str, Any]) -> tuple[Variant, ...]:
+        """The variants of its templates."""
+        conditions = {name: self.condition(given[name], below("variant", name)) for name in given}
+        return tuple(Variant(name, when) for name, when in conditions.items() if when is not None)
+
+    def text_fields(self, given: Mapping[str, Any]) -> Mapping[str, str]:
+        """Which protocol output fills which argument."""
+        targets: dict[str, str] = {}
+        for key, target in given.items():
+            if isinstance(target, str) and all(target.rpartition(".")[::2]):
+                targets[key.upper()] = target
+            else:
+                self.wrong(
+                    "P06", below("text_fields", key), "is `function.argument`, such as send_email.body."
+                )
+        return targets
 
     # -- parts ----------------------------------------------------------------------------------------------
 
-    def unknown(self, found: Mapping[str, Any], known: Iterable[str], way: Way) -> None:
-        """Note every key nobody knows."""
-        known = tuple(known)
-        for key in found:
-            if key not in known:
-                hint = nearest(key, known) or f" Known here: {', '.join(known)}."
-                self.wrong("P05", (*way, key), f"unknown key '{key}'.{hint}")
+    def spelled(self, value: Any, path: str) -> Any:
+        """A name as it is spelled, if YAML takes it for a number."""
+        bare = self.document.bare(path) if type(value) in (int, float) else None
+        return value if bare is None else bare
 
-    def text(self, way: Way, inside: Mapping[str, Any] | None = None, number: bool = False) -> str | None:
-        """A text, when it is said."""
-        value = (self.said if inside is None else inside).get(str(way[-1]))
-        if value is None or value == "":
-            return None
-        if number:
-            return self.text_of(value, way, "text")
-        if not isinstance(value, str):
-            self.wrong("P06", way, f"{way[-1]} is text.")
-            return None
-        return value.strip()
-
-    def text_of(self, value: Any, way: Way, what: str) -> str | None:
-        """A name; one that YAML takes for a number counts as written."""
-        if isinstance(value, str) and value.strip():
-            return value.strip()
-        raw = self.document.bare(path_of(*way))
-        if type(value) in (int, float) and raw is not None:
-            return raw
-        self.wrong("P06", way, f"this is {what}.")
-        return None
-
-    def items(self, way: Way) -> list[Any]:
-        """The items of a list, when it is said."""
-        value = self.said.get(str(way[-1]))
-        if value is None or value == "":
-            return []
-        if not isinstance(value, list):
-            one = f": [{value}]" if isinstance(value, str) and len(value) <= 60 else ""
-            self.wrong("P06", way, f"{way[-1]} is a list{one}.")
-            return []
-        return value
-
-    def names(self, way: Way) -> tuple[str, ...]:
-        """A list of names."""
-        found = (self.text_of(item, (*way, index), "a name") for index, item in enumerate(self.items(way)))
-        return tuple(name for name in found if name)
-
-    def keys_said(self, key: str) -> tuple[str, ...]:
-        """The texts of a list, whatever else is wrong with it."""
-        value = self.said.get(key)
-        return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
-
-    def keys(self, way: Way) -> tuple[str, ...]:
-        """A list of dotted keys."""
-        found: list[str] = []
-        for index, item in enumerate(self.items(way)):
-            if not isinstance(item, str) or not _DOTTED.fullmatch(item):
-                self.wrong("P06", (*way, index), "this is a key of the data, dotted where it is nested.")
-            else:
-                found.append(item)
-        return tuple(dict.fromkeys(found))
-
-    def mapping(self, value: Any, way: Way, what: str) -> dict[str, Any]:
-        """A mapping; nothing said is an empty one."""
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            self.wrong("P06", way, f"this takes {what}.")
-            return {}
-        return value
-
-    def into(self, item: Mapping[str, Any], way: Way) -> Mapping[str, str]:
-        """Where an answer or receipt goes: a key for the whole, or keys with the way to their part."""
-        said = item.get("into")
-        if said is None:
-            return {}
-        if isinstance(said, str) and said and "." not in said:
-            return {said: ""}
-        if isinstance(said, dict) and all(
-            isinstance(part, str) and "." not in key for key, part in said.items()
-        ):
-            return dict(said)
-        self.wrong(
-            "P06", (*way, "into"), "into is one key of the data, or keys with a part of the answer each."
-        )
+    def mapping(self, value: Any, path: str, what: str) -> dict[str, Any]:
+        """A mapping; without a value, an empty one."""
+        if value is None or isinstance(value, dict):
+            return value or {}
+        self.wrong("P06", path, f"this takes {what}.")
         return {}
 
-    def when(self, item: Mapping[str, Any], way: Way) -> Mapping[str, Any] | None:
-        """The condition of an item."""
-        return self.condition(item["when"], (*way, "when")) if "when" in item else None
+    def into(self, item: Mapping[str, Any], path: str) -> Mapping[str, str]:
+        """Where an answer or receipt goes: a key for the whole, or keys with the path to their part."""
+        into = item.get("into")
+        if into is None:
+            return {}
+        if isinstance(into, str) and into and "." not in into:
+            return {into: ""}
+        if isinstance(into, dict) and all(
+            isinstance(part, str) and "." not in key for key, part in into.items()
+        ):
+            return dict(into)
+        message = "into is one key of the data, or keys with a part of the answer each."
+        self.wrong("P06", f"{path}.into", message)
+        return {}
 
-    def condition(self, said: Any, way: Way) -> Mapping[str, Any] | None:
+    def when(self, item: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
+        """The condition of an item."""
+        return self.condition(item["when"], f"{path}.when") if "when" in item else None
+
+    def condition(self, given: Any, path: str) -> Mapping[str, Any] | None:
         """A condition, or None when it is malformed."""
-        if not isinstance(said, dict) or not said:
-            self.wrong("P19", way, "a condition is a mapping of dotted keys, such as {status: [open, new]}.")
+        if not isinstance(given, dict) or not given:
+            self.wrong("P19", path, "a condition is a mapping of dotted keys, such as {status: [open, new]}.")
             return None
-        fine = True
-        for key, wanted in said.items():
-            if not _DOTTED.fullmatch(key):
-                self.wrong("P19", (*way, key), f"'{key}' is no dotted key.")
-                fine = False
-            elif isinstance(wanted, list):
-                if not wanted or not all(isinstance(one, _SCALARS) for one in wanted):
-                    self.wrong("P19", (*way, key), "a list in a condition has values, and no lists in it.")
-                    fine = False
-            elif not isinstance(wanted, _SCALARS):
-                self.wrong(
-                    "P19", (*way, key), "compare with a value, a list of values, `present` or `absent`."
-                )
-                fine = False
-        return said if fine else None
+        before = len(self.problems)
+        for key, expected in given.items():
+            values = expected if isinstance(expected, list) else [expected]
+            if not re.fullmatch(DOTTED, key):
+                self.wrong("P19", below(path, key), f"'{key}' is no dotted key.")
+            elif not values or not all(isinstance(value, _SCALARS) for value in values):
+                message = "compare with a value, a list of values, `present` or `absent`."
+                self.wrong("P19", below(path, key), message)
+        return given if len(self.problems) == before else None
 
 
 def _schema_trouble(schema: Any) -> str | None:
@@ -526,3 +364,18 @@ def _schema_trouble(schema: Any) -> str | None:
     except ConfigurationError as error:
         return str(error)
     return None
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of the front matter of step files, for editors."""
+    schema = model.json_schema(InstructionFile)
+    keys = schema["properties"]
+    name = {"type": ["string", "number"]}
+    keys["next"]["items"] = {"anyOf": [name, model.json_schema(Edge)]}
+    for key, items in (
+        ("available_functions", {"anyOf": [name, model.json_schema(FunctionDeclaration)]}),
+        ("examples", model.json_schema(WorkedExample)),
+    ):
+        keys[key]["anyOf"][0]["items"] = items
+    keys["form"]["anyOf"][0]["additionalProperties"] = model.json_schema(WrittenField)
+    return {"title": "Detent step file", **schema}

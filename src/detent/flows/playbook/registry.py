@@ -69,8 +69,8 @@ class FunctionRegistry:
         for module in self._modules:
             own = (name for name, value in vars(module).items() if _written_in(module, value))
             known += [name for name in own if not name.startswith("_")]
-        there = f" Registered: {', '.join(sorted(known))}." if known else ""
-        return f"nothing is registered as '{name}'.{nearest(name, known)}{there}"
+        listed = f" Registered: {', '.join(sorted(known))}." if known else ""
+        return f"nothing is registered as '{name}'.{nearest(name, known)}{listed}"
 
 
 def _written_in(module: ModuleType, value: Any) -> bool:

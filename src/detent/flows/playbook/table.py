@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from detent.flows.playbook.declared_handler import NO_EDGE
 from detent.flows.playbook.instruction import DEGRADED, DONE, ENDS, FAILED, Edge, InstructionFile, folded
@@ -43,10 +42,10 @@ def machine_of(name: str, version: int, start: str, edges: Mapping[str, Sequence
     taken only by those who name it. An agent may name neither unless the file lists it: a step's `next` are
     the file's edges alone.
     """
-    reached = _reached(start, edges)
+    reachable = reached({start}, {step: [edge.to for edge in row] for step, row in edges.items()})
     moves: dict[str, list[Move[str]]] = {}
     for step, row in edges.items():
-        if step not in reached:
+        if step not in reachable:
             continue
         here = moves[step] = []
         seen: set[tuple[str, str | None]] = set()
@@ -64,11 +63,12 @@ def machine_of(name: str, version: int, start: str, edges: Mapping[str, Sequence
     return Machine(name, start=start, moves=moves, ends=ends, version=version)
 
 
-def _reached(start: str, edges: Mapping[str, Sequence[Any]]) -> set[str]:
-    seen, todo = {start}, [start]
+def reached(start: Collection[str], edges: Mapping[str, Collection[str]]) -> set[str]:
+    """The names that can be reached from some of them, these included."""
+    seen, todo = set(start), list(start)
     while todo:
-        for edge in edges.get(todo.pop(), ()):
-            if edge.to not in seen:
-                seen.add(edge.to)
-                todo.append(edge.to)
+        for to in edges.get(todo.pop(), ()):
+            if to not in seen:
+                seen.add(to)
+                todo.append(to)
     return seen

@@ -19,7 +19,7 @@ from detent.kernel.guards import dig
 from detent.kernel.placeholders import LITERAL, STAND_IN
 from detent.kernel.plain import copied, decode
 from detent.kernel.run import Run
-from detent.runtime.trial import Rehearsal
+from detent.runtime.trial import Rehearsal, shown_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,31 @@ class StepTrial:
     """What it waits for, when it waits."""
     error: str | None = None
 
+    @property
+    def title(self) -> str:
+        """The step and who performed it."""
+        unused = f", the agent's answer was not used: {self.fallback}" if self.fallback else ""
+        return f"{self.step_name}   {self.mode}{unused}"
+
+    def fields(self) -> list[tuple[str, str]]:
+        """What it came to, as names and values for people."""
+        reason = f"   ({self.reason})" if self.reason else ""
+        following = self.next_step or ("waits" if self.question else "not known before the effects are done")
+        if self.error is not None and self.next_step is None:
+            following = "none"
+        return [
+            ("next", f"{following}{reason}"),
+            ("error", self.error or ""),
+            ("question", self.question or ""),
+            ("missing", ", ".join(self.missing)),
+            *((f"set {key}", shown_value(value)) for key, value in self.changes.items()),
+            *((f"asked {call.function_name}", _asked(call)) for call in self.queries),
+            *(
+                (f"proposed {call.function_name}", f"{shown_value(call.arguments)}   (not performed)")
+                for call in self.effects
+            ),
+        ]
+
     def to_plain(self) -> dict[str, Any]:
         """As plain values."""
         return {
@@ -68,6 +93,11 @@ class StepTrial:
         }
 
 
+def _asked(call: FunctionCall) -> str:
+    answer = shown_value(call.result) if call.success else f"failed: {call.error_message}"
+    return f"{shown_value(call.arguments)} → {answer}"
+
+
 async def step_alone(
     flow: PlaybookFlow,
     step: str,
@@ -80,25 +110,31 @@ async def step_alone(
     Queries are asked; effects are noted and not performed. Who performs the step is for `dispatch` to say:
     without it, its handler does.
     """
-    name = _named(flow, step)
+    name = step_named(flow, step)
     trial = _Trial(flow, name)
     store = MemoryStore()
     entries = await trial.entries(store, name, data, dispatch)
     return trial.told(entries, await blobs_of(store, entries))
 
 
-def _named(flow: PlaybookFlow, said: str) -> str:
-    name = flow.playbook.aliases.get(folded(said))
+def step_named(flow: PlaybookFlow, reference: str) -> str:
+    """A step by its id, an alias, or the beginning of its id.
+
+    Raises:
+        ConfigurationError: there is no such step, or it cannot be reached.
+    """
+    name = flow.playbook.aliases.get(folded(reference))
     if name in flow.playbook.steps:
         if name not in flow.steps:
             raise ConfigurationError(f"Step '{name}' cannot be reached from the start, so it is never done.")
         return str(name)
     known = list(flow.playbook.steps)
-    begun = [one for one in known if said and one.casefold().startswith(said.casefold())]
-    if len(begun) == 1:
-        return begun[0]
+    matches = [one for one in known if reference and one.casefold().startswith(reference.casefold())]
+    if len(matches) == 1:
+        return matches[0]
     raise ConfigurationError(
-        f"Playbook '{flow.name}' has no step '{said}'.{nearest(said, known)} Steps: {', '.join(known)}."
+        f"Playbook '{flow.name}' has no step '{reference}'.{nearest(reference, known)} "
+        f"Steps: {', '.join(known)}."
     )
 
 
@@ -160,11 +196,11 @@ class _Trial(Rehearsal):
     def _proposed(self, body: Proposed, start: dict[str, Any], blobs: Mapping[str, bytes]) -> StepVisit:
         """The visit a proposal would have become."""
         tools = {item["key"]: item["tool"] for item in body.effects}
-        said = body.outcome
-        to = said.get("next") or ""
-        changes = {key: _shown(value, tools) for key, value in said.get("set", {}).items()}
+        outcome = body.outcome
+        to = outcome.get("next") or ""
+        changes = {key: _shown(value, tools) for key, value in outcome.get("set", {}).items()}
         data = {**start, **changes}
-        for key, items in said.get("append", {}).items():
+        for key, items in outcome.get("append", {}).items():
             data[key] = changes[key] = [*(data.get(key) or []), *(_shown(item, tools) for item in items)]
         labels = (edge.reason for edge in self.playbook.edges[self.step] if edge.to == to)
         calls: list[FunctionCall] = []
@@ -181,8 +217,8 @@ class _Trial(Rehearsal):
             calls.append(FunctionCall(item["tool"], args, step_name=self.step, kind="effect"))
         return StepVisit(
             self.step, to, {key: copied(dig(start, key)) for key in self._needs()}, changes, data,
-            said.get("reason") or next((one for one in labels if one), None), body.by, attempts=body.attempt,
-            fallback=body.detail.get("fallback_reason"), calls=tuple(calls),
+            outcome.get("reason") or next((one for one in labels if one), None), body.by,
+            attempts=body.attempt, fallback=body.detail.get("fallback_reason"), calls=tuple(calls),
         )  # fmt: skip
 
 

@@ -18,15 +18,16 @@ import inspect
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 from detent.authoring.document import Written, below
+from detent.authoring.names import Named, Shelf
 from detent.authoring.problem import Place, Problem
 from detent.flows.workflow.expressions import ExpressionError, Prepared, Reference, Template, condition
 from detent.flows.workflow.inputs import misfit as input_misfit
 from detent.flows.workflow.problem_list import Findings, cut
 from detent.flows.workflow.reading import Read
-from detent.flows.workflow.registry import Action, Registry
+from detent.flows.workflow.registry import STAGES, Action, Registry
 from detent.flows.workflow.spec import (
     AgentStep,
     BranchStep,
@@ -50,73 +51,32 @@ from detent.flows.workflow.static_types import (
     misfit,
     wholly_known,
 )
-from detent.flows.workflow.step_modes import Performers
+from detent.flows.workflow.step_modes import UNKNOWN_PROJECT, CheckSettings, Performers
 from detent.flows.workflow.subworkflows import Family, Find
 from detent.flows.workflow.visibility import Site, Visibility
 
-STAGES = ("format", "lint", "typecheck", "test")
-"""Stages every project has, whether or not it gives them a command."""
 _LOOKED_FOR = 20
+"""Mistakes of one text that are reported at their exact place."""
 
-
-def check_workflow(
-    spec: WorkflowSpec,
-    registry: Registry,
-    *,
-    find: Find,
-    tools: Container[str] | None = None,
-    steps: Mapping[str, Any] | None = None,
-    agents: Mapping[str, Any] | None = None,
-    executor: bool | None = None,
-    forced: bool = False,
-    workflows: Iterable[str] = (),
-) -> list[Problem]:
-    """Return every problem of a workflow, in the order of the file.
-
-    `find` returns the workflow for a name or path as written in this file; None or `WorkflowNotFound` if
-    there is none. `tools` are the callable tools, if they are known; `steps` and `agents` the settings of the
-    project; `executor` tells whether an executor is configured. With `forced`, agents are switched off.
-    `workflows` are names to suggest when `find` suggests none.
-    """
-    settings = _Settings(tools, steps or {}, agents or {}, executor, forced, tuple(workflows))
-    return _Check(spec, registry, find, settings, frozenset(), whole=True).problems()
+T = TypeVar("T", bound=Named)
 
 
 def check_read(
-    read: Read,
-    registry: Registry,
-    *,
-    find: Find,
-    tools: Container[str] | None = None,
-    steps: Mapping[str, Any] | None = None,
-    agents: Mapping[str, Any] | None = None,
-    executor: bool | None = None,
-    forced: bool = False,
-    workflows: Iterable[str] = (),
+    read: Read, registry: Registry, find: Find, settings: CheckSettings = UNKNOWN_PROJECT
 ) -> list[Problem]:
-    """Return every problem of a file that was read: those of its shape and of all readable parts."""
+    """Return every problem of a file that was read, in its order: of its shape and of all readable parts.
+
+    `find` returns the workflow for a name or path as written in this file; None or `WorkflowNotFound` if
+    there is none.
+    """
     problems = list(read.problems)
     if read.partial is not None:
-        settings = _Settings(tools, steps or {}, agents or {}, executor, forced, tuple(workflows))
         whole = read.spec is not None
-        problems += _Check(read.partial, registry, find, settings, read.doubtful, whole=whole).problems()
-    return _ordered(problems)
-
-
-def _ordered(problems: Iterable[Problem]) -> list[Problem]:
+        problems += _Check(read.partial, registry, find, settings, read.doubtful, whole).problems()
     return sorted(
         dict.fromkeys(problems),
         key=lambda problem: (problem.place, problem.code, problem.path, problem.message),
     )
-
-
-class _Settings(NamedTuple):
-    tools: Container[str] | None
-    steps: Mapping[str, Any]
-    agents: Mapping[str, Any]
-    executor: bool | None
-    forced: bool
-    workflows: tuple[str, ...]
 
 
 class _Check:
@@ -127,7 +87,7 @@ class _Check:
         spec: WorkflowSpec,
         registry: Registry,
         find: Find,
-        settings: _Settings,
+        settings: CheckSettings,
         doubtful: frozenset[str],
         whole: bool,
     ) -> None:
@@ -145,19 +105,16 @@ class _Check:
         """Some expression does not parse, so the inputs it reads are unknown."""
         self.signatures: dict[str, Signature] = {}
         self.family = Family(spec, find, self.findings, settings.workflows)
-        self.performers = Performers(
-            spec, registry, self.findings,
-            steps=settings.steps, agents=settings.agents, executor=settings.executor, forced=settings.forced,
-        )  # fmt: skip
+        self.performers = Performers(spec, registry, self.findings, settings)
 
     def problems(self) -> list[Problem]:
-        """Run every check and return the problems in order."""
+        """Run every check and return the problems."""
         self.inputs()
         self.body(self.spec.steps, "", Site("", 0, item=False, bound=False))
         self.outputs()
         self.unused()
         self.performers.project()
-        return _ordered(self.findings.problems)
+        return self.findings.problems
 
     # -- walking --------------------------------------------------------------------------------------------
 
@@ -194,9 +151,8 @@ class _Check:
 
     def undoes(self, step: PythonStep | AgentStep | GenerateStep) -> None:
         """E013, and E018 for a rollback that could never be called."""
-        if step.rollback is not None and step.rollback not in self.registry.actions:
-            names = self.registry.actions.names
-            self.findings.unregistered(step, "rollback", "E013", "action", step.rollback, names)
+        if step.rollback is not None:
+            self.registered(step, "rollback", "E013", self.registry.actions, step.rollback)
         action = self.registry.actions.find(step.action) if isinstance(step, PythonStep) else None
         rollback = self.registry.actions.find(
             step.rollback or (action.rollback if action is not None else "") or ""
@@ -237,11 +193,8 @@ class _Check:
             self.values(step, below("kwargs", name), value, site)
         if not step.action:
             return
-        action = self.registry.actions.find(step.action)
+        action = self.registered(step, "action", "E001", self.registry.actions, step.action)
         if action is None:
-            self.findings.unregistered(
-                step, "action", "E001", "action", step.action, self.registry.actions.names
-            )
             return
         self.have_tools(step, "action", "E001", f"action '{action.name}'", (*action.effects, *action.queries))
         if step.rollback is None and action.rollback and action.rollback not in self.registry.actions:
@@ -295,33 +248,30 @@ class _Check:
     def agent(self, step: AgentStep, site: Site) -> None:
         """E002, E003."""
         self.context(step, step.context, site)
-        if not step.agent:
-            return
-        agent = self.registry.agents.find(step.agent)
-        if agent is None:
-            self.findings.unregistered(step, "agent", "E002", "agent", step.agent, self.registry.agents.names)
-        else:
+        if step.agent and (agent := self.registered(step, "agent", "E002", self.registry.agents, step.agent)):
             self.have_tools(step, "agent", "E002", f"agent '{agent.name}'", agent.tools)
 
     def generate(self, step: GenerateStep, site: Site) -> None:
         """E004, E003."""
         self.context(step, step.context, site)
-        if not step.generator:
-            return
-        generator = self.registry.generators.find(step.generator)
-        if generator is None:
-            names = self.registry.generators.names
-            self.findings.unregistered(step, "generator", "E004", "generator", step.generator, names)
-        else:
+        generators = self.registry.generators
+        if step.generator and (
+            generator := self.registered(step, "generator", "E004", generators, step.generator)
+        ):
             self.have_tools(step, "generator", "E004", f"generator '{generator.name}'", generator.tools)
 
     def context(self, step: StepSpec, context: Any, site: Site) -> None:
         if isinstance(context, str):
-            if context not in self.registry.context_builders:
-                names = self.registry.context_builders.names
-                self.findings.unregistered(step, "context", "E003", "context builder", context, names)
+            self.registered(step, "context", "E003", self.registry.context_builders, context)
         elif context is not None:
             self.values(step, "context", context, site)
+
+    def registered(self, step: StepSpec, part: str, code: str, shelf: Shelf[T], name: str) -> T | None:
+        """The item of a name; a problem if there is none."""
+        item = shelf.find(name)
+        if item is None:
+            self.findings.unregistered(step, part, code, shelf.kind, name, shelf.names)
+        return item
 
     def have_tools(self, step: StepSpec, part: str, code: str, user: str, names: Iterable[str]) -> None:
         """Every tool that an action, agent or generator uses exists."""
@@ -332,13 +282,8 @@ class _Check:
             if name not in tools:
                 available = tools if isinstance(tools, Iterable) else ()
                 message = f"{user} uses the tool '{name}', which is not there."
-                self.findings.at(
-                    step,
-                    part,
-                    code,
-                    message,
-                    self.findings.nearest.of(name, (str(tool) for tool in available)),
-                )
+                meant = self.findings.nearest.of(name, map(str, available))
+                self.findings.at(step, part, code, message, meant)
 
     def validate(self, step: ValidateStep, site: Site) -> None:
         """E015."""
@@ -515,7 +460,7 @@ class _Check:
     def values(self, step: StepSpec, part: str, value: Any, site: Site) -> None:
         """Check the expressions in a value, at any depth."""
         for where, text in _texts(value, part):
-            place = _place(step, where)
+            place = step.at(where)
             path = f"{step.path}.{where}"
             self.references(self.template(text, place, path), place, path, site)
 
@@ -537,7 +482,7 @@ class _Check:
         """Check a value that is an expression, with or without `${{ }}`."""
         if value is None:
             return None
-        place, path = _place(step, part), f"{step.path}.{part}"
+        place, path = step.at(part), f"{step.path}.{part}"
         try:
             read = condition(value)
         except ExpressionError as error:
@@ -608,13 +553,10 @@ class _Check:
             prerequisite = self.registry.prerequisites.find(requirement)
             if prerequisite is not None and not prerequisite.takes_argument and not prerequisite.left_out:
                 continue
-            prerequisite = self.registry.prerequisites.find(name)
-            if prerequisite is not None and prerequisite.left_out:
+            prerequisite = self.registered(step, part, "E014", self.registry.prerequisites, name)
+            if prerequisite is None or prerequisite.left_out:
                 continue
-            if prerequisite is None:
-                names = self.registry.prerequisites.names
-                self.findings.unregistered(step, part, "E014", "prerequisite", name, names)
-            elif prerequisite.takes_argument and not argument.strip():
+            if prerequisite.takes_argument and not argument.strip():
                 self.findings.at(
                     step, part, "E014", f"prerequisite '{name}' needs to be told what: '{name}:…'."
                 )
@@ -642,11 +584,6 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
             yield from _texts(item, below(path, index))
-
-
-def _place(step: StepSpec, part: str) -> Place:
-    """Place of a part of a step."""
-    return step.places.get(part, step.place)
 
 
 def _inside(place: Place, offset: int) -> Place:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from detent.flows.workflow.expressions import Prepared, condition, prepared
-from detent.flows.workflow.scope import used
+from detent.flows.workflow.run_data import used
 from detent.flows.workflow.spec import (
     AgentStep,
     BranchStep,
@@ -17,6 +17,7 @@ from detent.flows.workflow.spec import (
     StepSpec,
     SubworkflowStep,
     ValidateStep,
+    every,
 )
 
 
@@ -41,13 +42,6 @@ def reads(steps: Sequence[StepSpec]) -> tuple[frozenset[str], frozenset[str]]:
     inputs, results = used(part for step in every(steps) for part in expressions(step))
     names = {step.name for step in every(steps)}
     return frozenset(inputs), frozenset(results - names)
-
-
-def every(steps: Iterable[StepSpec]) -> Iterable[StepSpec]:
-    """Yield steps and all steps nested in them."""
-    for step in steps:
-        yield step
-        yield from every(step.inner)
 
 
 def expressions(step: StepSpec) -> list[Prepared]:

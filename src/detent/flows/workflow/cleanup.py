@@ -11,9 +11,9 @@ from typing import Any
 
 from detent.adapters.project.cleanup import Cleanup
 from detent.engine import logger
-from detent.engine.journal_reader import load
+from detent.engine.journal_reader import load, rows_of
 from detent.engine.ports import RunQuery, RunRow, Store
-from detent.flows.workflow.scope import ROLLBACK_ERRORS, ROLLED_BACK
+from detent.flows.workflow.run_data import ROLLBACK_ERRORS, ROLLED_BACK
 from detent.flows.workflow.spec import FAILED
 from detent.kernel.entries import Started
 from detent.kernel.ids import ROOT, guessed_root
@@ -98,12 +98,5 @@ async def _is_over(store: Store, row: RunRow) -> bool:
     return not run.data.get(ROLLBACK_ERRORS) and (run.state == FAILED or ROLLED_BACK in run.data)
 
 
-async def _roots(store: Store, status: Collection[Status]) -> AsyncIterator[RunRow]:
-    cursor: int | None = None
-    while True:
-        page = await store.rows(RunQuery(status=status, roots_only=True, before=cursor, limit=500))
-        for row in page.rows:
-            yield row
-        if page.next is None:
-            return
-        cursor = page.next
+def _roots(store: Store, status: Collection[Status]) -> AsyncIterator[RunRow]:
+    return rows_of(store, RunQuery(status=status, roots_only=True))

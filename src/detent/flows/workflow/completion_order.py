@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from detent.flows.workflow.child_flows import every
-from detent.flows.workflow.spec import LoopStep, StepSpec
+from detent.flows.workflow.spec import LoopStep, StepSpec, every
 
 if TYPE_CHECKING:
     from detent.engine.flow import Past

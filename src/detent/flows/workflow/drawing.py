@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from detent.dispatch.autonomy import StepType
+from detent.cli.output import cut
+from detent.cli.output import width as width_of
 from detent.flows.workflow.preflight import of_the_file
 from detent.flows.workflow.spec import (
     AgentStep,
@@ -29,8 +29,13 @@ from detent.flows.workflow.spec import (
     SubworkflowStep,
     ValidateStep,
     WorkflowSpec,
+    every,
 )
+from detent.flows.workflow.step_type import StepType
+from detent.insight.diagram.mermaid import Flowchart, Start
+from detent.insight.diagram.text_tree import Row, tree_lines
 from detent.insight.diagram.text_width import clean
+from detent.insight.formatting import count
 
 Direction = Literal["TD", "LR"]
 Path = Mapping[str, Any]
@@ -42,8 +47,6 @@ DEEPEST = 12
 """Levels that are drawn; deeper steps are only counted."""
 NAMES = 28
 """Columns up to which names beside each other are aligned."""
-LABEL, LABEL_LINES = 24, 6
-"""Characters in a line of a Mermaid label, and its lines."""
 TITLE = 72
 """Characters of a Mermaid subgraph's title."""
 
@@ -95,8 +98,7 @@ class _Marks:
     def tally(self, path: str, loop: bool) -> str:
         """Counts beside a step: its iterations, or how often it reached each status."""
         if loop and path in self.iterations:
-            many = len(self.iterations[path])
-            return f"{many} iteration{'s' * (many != 1)}"
+            return count(len(self.iterations[path]), "iteration")
         counts = self.counts.get(path, Counter())
         if counts.total() < 2:
             return ""
@@ -185,46 +187,31 @@ def _notes(step: StepSpec) -> list[str]:
 
 def _count(steps: Iterable[StepSpec]) -> int:
     """Number of steps, nested ones included."""
-    number, waiting = 0, list(steps)
-    while waiting:
-        step = waiting.pop()
-        number += 1
-        waiting.extend(step.inner)
-    return number
+    return sum(1 for _ in every(steps))
 
 
 # -- text ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Row:
-    """One line of the tree, the notes under it and its child rows."""
-
-    text: str
-    notes: Sequence[str] = ()
-    below: Sequence[_Row] = ()
 
 
 def ascii(spec: WorkflowSpec, path: Path | None = None, *, width: int = WIDTH) -> str:
     """Draw the workflow as a text tree: one line per step, in order, nested steps indented."""
     marks = _Marks.of(path)
     inside = _count(spec.steps) - len(spec.steps)
-    steps = f"{len(spec.steps)} step{'s' * (len(spec.steps) != 1)}"
-    lines = [f"{spec.name}  {steps}{f', {inside} more inside' if inside else ''}"]
+    lines = [f"{spec.name}  {count(len(spec.steps), 'step')}{f', {inside} more inside' if inside else ''}"]
     if spec.description:
         lines.append(f"│ {clean(spec.description)}")
     if spec.inputs:
         lines.append(f"│ inputs: {', '.join(map(_input, spec.inputs.values()))}")
     if len(lines) > 1:
         lines.append("│")
-    lines += _tree(_rows(spec.steps, "", marks, 1), "")
+    lines += tree_lines(_rows(spec.steps, "", marks, 1))
     if spec.outputs:
         lines.append(f"outputs: {clean(', '.join(spec.outputs))}")
     if marks.given:
         words = {OK: "taken", SKIPPED: "skipped", FAILED: "failed", RUNNING: "under way"}
         legend = [f"{SIGNS[status]} {word}" for status, word in words.items()]
         lines += ["", "   ".join([*legend, f"{_NOT_REACHED} not reached"])]
-    return "\n".join(_fitted(line, width) for line in lines) + "\n"
+    return "\n".join(cut(line, width) for line in lines) + "\n"
 
 
 def _input(spec: InputSpec) -> str:
@@ -233,82 +220,43 @@ def _input(spec: InputSpec) -> str:
     return f"{text} (secret)" if spec.secret else text
 
 
-def _rows(steps: Sequence[StepSpec], prefix: str, marks: _Marks, depth: int) -> list[_Row]:
+def _rows(steps: Sequence[StepSpec], prefix: str, marks: _Marks, depth: int) -> list[Row]:
     if depth > DEEPEST:
-        return [_Row(f"… {_count(steps)} more steps, not drawn")]
-    room = min(NAMES, max(_columns(step.name) for step in steps))
+        return [Row(f"… {_count(steps)} more steps, not drawn")]
+    room = min(NAMES, max(width_of(step.name) for step in steps))
     return [_row(step, prefix + step.name, marks, depth, room) for step in steps]
 
 
-def _row(step: StepSpec, path: str, marks: _Marks, depth: int, room: int) -> _Row:
-    name = step.name + " " * (room - _columns(step.name))
+def _row(step: StepSpec, path: str, marks: _Marks, depth: int, room: int) -> Row:
+    name = step.name + " " * (room - width_of(step.name))
     sign = f"{marks.sign(path)} " if marks.given else ""
     tally = marks.tally(path, isinstance(step, LoopStep) and not step.apart)
     subject = _subject(step)
     kind = " ".join(filter(None, (step.type.value, f"({tally})" if tally else "", subject)))
     text = f"{sign}{name}  {kind}"
     inside = f"{path}/"
-    below: list[_Row] = []
+    below: list[Row] = []
     match step:
         case LoopStep():
             below = _rows(step.steps, inside, marks, depth + 1)
         case ValidateStep(on_failure=StepSpec() as mending):
-            below = [_Row(f"on failure, {_retries(step)}", (), _rows([mending], inside, marks, depth + 1))]
+            below = [Row(f"on failure, {_retries(step)}", (), _rows([mending], inside, marks, depth + 1))]
         case BranchStep():
             below = [_option(option, at, inside, marks, depth) for at, option in enumerate(step.options)]
             if step.options and step.options[-1].when is not None:
-                below.append(_Row("else nothing"))
-    return _Row(text, _notes(step), below)
+                below.append(Row("else nothing"))
+    return Row(text, _notes(step), below)
 
 
-def _option(option: Option, at: int, prefix: str, marks: _Marks, depth: int) -> _Row:
+def _option(option: Option, at: int, prefix: str, marks: _Marks, depth: int) -> Row:
     word = "else" if option.when is None else f"{'else if' if at else 'if'} {_condition(option.when)}"
-    return _Row(word, (), _rows([option.step], prefix, marks, depth + 1))
-
-
-def _tree(rows: Sequence[_Row], lead: str) -> list[str]:
-    lines: list[str] = []
-    for number, row in enumerate(rows, 1):
-        last = number == len(rows)
-        lines.append(f"{lead}{'└─' if last else '├─'} {row.text}")
-        below = f"{lead}{'  ' if last else '│ '} "
-        lines += [f"{below}{'│ ' if row.below else '  '}  {note}" for note in row.notes]
-        lines += _tree(row.below, below)
-    return lines
-
-
-def _columns(text: str) -> int:
-    """Columns a text takes on a terminal."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
-
-
-def _fitted(text: str, width: int) -> str:
-    """A line cut to `width` columns."""
-    if _columns(text) <= width:
-        return text
-    used, characters = 0, []
-    for character in text:
-        used += _columns(character)
-        if used >= width:
-            break
-        characters.append(character)
-    return "".join(characters) + "…"
+    return Row(word, (), _rows([option.step], prefix, marks, depth + 1))
 
 
 # -- Mermaid ------------------------------------------------------------------------------------------------
 
 
-class _Way(NamedTuple):
-    """Start node of an arrow, and its label."""
-
-    node: str
-    label: str = ""
-
-
+_TERMINAL = ("([", "])")
 _SHAPES: Mapping[StepType, tuple[str, str]] = {
     StepType.PYTHON: ("[", "]"),
     StepType.AGENT: ("(", ")"),
@@ -336,175 +284,103 @@ _STYLES = {
 
 
 def mermaid(spec: WorkflowSpec, direction: Direction = "TD", path: Path | None = None) -> str:
-    """Draw the workflow as a Mermaid flowchart: a frame per loop, a diamond per branch, generated ids."""
-    chart = _Chart(_Marks.of(path), "TB" if direction == "TD" else direction)
-    chart.node("begin", [spec.name], "([", "])")
-    _, ways = chart.sequence(spec.steps, "", [_Way("begin")], 1)
-    chart.node("finish", ["succeeded"], "([", "])")
-    chart.join(ways, "finish")
-    title = clean(spec.name).replace('"', "'").replace("\\", "/")
-    head = ["---", f'title: "{title}"', "---", f"flowchart {direction}"]
-    return "\n".join([*head, *chart.lines, *chart.arrows, *chart.styles()]) + "\n"
+    """Draw the workflow as a Mermaid flowchart: a frame per loop, a diamond per branch."""
+    drawing = _Drawing(_Marks.of(path), Flowchart(spec.name, direction, _STYLES))
+    chart = drawing.chart
+    begin = chart.node([spec.name], _TERMINAL, node="begin")
+    _, starts = drawing.sequence(spec.steps, "", [Start(begin)], 1)
+    chart.join(starts, chart.node(["succeeded"], _TERMINAL, node="finish"))
+    return str(chart)
 
 
-class _Chart:
-    """A flowchart being built."""
+_Drawn = tuple[str, Sequence[Start]]
+"""The first node of drawn steps, and the starts of the arrows to the next step."""
 
-    def __init__(self, marks: _Marks, direction: str) -> None:
+
+class _Drawing:
+    """Adds the steps of a workflow to a flowchart."""
+
+    def __init__(self, marks: _Marks, chart: Flowchart) -> None:
         self.marks = marks
-        self.direction = direction
-        self.lines: list[str] = []
-        self.arrows: list[str] = []
-        self.classes: dict[str, list[str]] = {}
-        self.indent = 1
-        self.made = 0
+        self.chart = chart
 
-    # -- steps ----------------------------------------------------------------------------------------------
-
-    def sequence(
-        self, steps: Sequence[StepSpec], prefix: str, ways: Sequence[_Way], depth: int
-    ) -> tuple[str, Sequence[_Way]]:
-        """Draw steps in sequence; return the first node and the starts of the arrows to the next step."""
+    def sequence(self, steps: Sequence[StepSpec], prefix: str, starts: Sequence[Start], depth: int) -> _Drawn:
+        """Draw steps in sequence."""
         if depth > DEEPEST:
-            rest = self._fresh("n")
-            self.node(rest, [f"… {_count(steps)} more steps, not drawn"], "[", "]")
-            self.join(ways, rest)
-            return rest, [_Way(rest)]
-        entries: list[str] = []
+            rest = self.chart.node([f"… {_count(steps)} more steps, not drawn"])
+            self.chart.join(starts, rest)
+            return rest, [Start(rest)]
+        first: list[str] = []
         for step in steps:
-            entry, ways = self._step(step, prefix + step.name, ways, depth)
-            entries.append(entry)
-        return entries[0], ways
+            draw = self._loop if isinstance(step, LoopStep) else self._step
+            node, starts = draw(step, prefix + step.name, starts, depth)  # type: ignore[arg-type]
+            first.append(node)
+        return first[0], starts
 
-    def _step(
-        self, step: StepSpec, path: str, ways: Sequence[_Way], depth: int
-    ) -> tuple[str, Sequence[_Way]]:
-        if isinstance(step, LoopStep):
-            return self._loop(step, path, ways, depth)
-        node = self._fresh("n")
+    def _step(self, step: StepSpec, path: str, starts: Sequence[Start], depth: int) -> _Drawn:
         subject = _subject(step)
         kind = f"{step.type.value}: {subject}" if subject else step.type.value
-        self.node(node, [self._title(step, path), kind, *_notes(step)], *_SHAPES[step.type])
-        self._classify(node, step, path)
-        self.join(ways, node)
+        node = self.chart.node([self._title(step, path), kind, *_notes(step)], _SHAPES[step.type])
+        self._mark(node, step, path)
+        self.chart.join(starts, node)
         match step:
             case BranchStep():
                 return node, self._branch(step, node, path, depth)
             case ValidateStep(on_failure=StepSpec() as mending):
                 again = f"again, {_retries(step)}"
                 can_return = _can_return([mending])
-                failed = _Way(node, "fails" if can_return else f"fails; {again}")
+                failed = Start(node, "fails" if can_return else f"fails; {again}")
                 _, back = self.sequence([mending], f"{path}/", [failed], depth + 1)
                 if can_return:
-                    self.join([_Way(end.node, end.label or again) for end in back], node, "-.->")
-                return node, [_Way(node, "passes" if step.must_pass else "goes on")]
-        return node, [_Way(node)]
+                    self.chart.join([Start(end.node, end.label or again) for end in back], node, "-.->")
+                return node, [Start(node, "passes" if step.must_pass else "goes on")]
+        return node, [Start(node)]
 
-    def _branch(self, step: BranchStep, node: str, path: str, depth: int) -> Sequence[_Way]:
-        ways: list[_Way] = []
+    def _branch(self, step: BranchStep, node: str, path: str, depth: int) -> Sequence[Start]:
+        starts: list[Start] = []
         for option in step.options:
             label = "else" if option.when is None else _condition(option.when)
-            _, after = self.sequence([option.step], f"{path}/", [_Way(node, label)], depth + 1)
-            ways += after
+            _, after = self.sequence([option.step], f"{path}/", [Start(node, label)], depth + 1)
+            starts += after
         if not step.options or step.options[-1].when is not None:
-            ways.append(_Way(node, "else"))
-        return ways
+            starts.append(Start(node, "else"))
+        return starts
 
-    def _loop(
-        self, step: LoopStep, path: str, ways: Sequence[_Way], depth: int
-    ) -> tuple[str, Sequence[_Way]]:
+    def _loop(self, step: LoopStep, path: str, starts: Sequence[Start], depth: int) -> _Drawn:
         """A frame around the loop's body; arrows connect to the frame, or Mermaid would lay it out badly."""
-        frame = self._fresh("loop")
-        self._classify(frame, step, path)
-        self.join(ways, frame)
+        chart = self.chart
+        frame = chart.frame()
+        self._mark(frame, step, path)
+        chart.join(starts, frame)
         course = _iteration(step) if step.until is None else _bound(step)  # the condition has a diamond
-        title = " · ".join([self._title(step, path), course, *_notes(step)])
-        self._line(f'subgraph {frame}["{_escaped(_fitted(title, TITLE))}"]')
-        self.indent += 1
-        self._line(f"direction {self.direction}")
-        if step.until is None and not step.has_for_each:
-            for inner in step.steps:
-                self.sequence([inner], f"{path}/", [], depth + 1)
-        else:
+        with chart.inside(frame, cut(" · ".join([self._title(step, path), course, *_notes(step)]), TITLE)):
+            if step.apart:
+                for inner in step.steps:
+                    self.sequence([inner], f"{path}/", [], depth + 1)
+                return frame, [Start(frame)]
             first, ends = self.sequence(step.steps, f"{path}/", [], depth + 1)
             if step.until is not None:
-                condition = self._fresh("n")
                 can_return = _can_return(step.steps)
-                self.node(
-                    condition,
-                    [f"until {_condition(step.until)}", *([] if can_return else ["else again"])],
-                    "{",
-                    "}",
-                )
-                self.join(ends, condition)
+                again = [] if can_return else ["else again"]
+                condition = chart.node([f"until {_condition(step.until)}", *again], ("{", "}"))
+                chart.join(ends, condition)
                 if can_return:
-                    self.join([_Way(condition, "not yet")], first, "-.->")
-        self.indent -= 1
-        self._line("end")
-        return frame, [_Way(frame)]
+                    chart.join([Start(condition, "not yet")], first, "-.->")
+        return frame, [Start(frame)]
 
     def _title(self, step: StepSpec, path: str) -> str:
         tally = self.marks.tally(path, isinstance(step, LoopStep) and not step.apart)
         sign = f"{self.marks.sign(path)} " if self.marks.given else ""
         return f"{sign}{step.name}{f' ({tally})' if tally else ''}"
 
-    # -- text -----------------------------------------------------------------------------------------------
-
-    def node(self, node: str, parts: Sequence[str], opened: str, closed: str) -> None:
-        """Add a node; each part starts a new line of its label."""
-        text = "<br/>".join(_wrapped(part) for part in parts)
-        self._line(f'{node}{opened}"{text}"{closed}')
-
-    def join(self, ways: Iterable[_Way], node: str, arrow: str = "-->") -> None:
-        """Add the arrows that lead to a node."""
-        for start in ways:
-            label = f'|"{_wrapped(start.label)}"|' if start.label else ""
-            self.arrows.append(f"    {start.node} {arrow}{label} {node}")
-
-    def styles(self) -> list[str]:
-        """Mermaid style definitions of the marked nodes."""
-        lines: list[str] = []
-        for name, nodes in self.classes.items():
-            lines.append(f"    classDef {name} {_STYLES[name]}")
-            lines.append(f"    class {','.join(nodes)} {name}")
-        return lines
-
-    def _classify(self, node: str, step: StepSpec, path: str) -> None:
+    def _mark(self, node: str, step: StepSpec, path: str) -> None:
         status = self.marks.status(path)
         if status is not None:
-            kind = f"{status}{FRAME}" if isinstance(step, LoopStep) else status
-            self.classes.setdefault(kind, []).append(node)
+            self.chart.mark(node, f"{status}{FRAME}" if isinstance(step, LoopStep) else status)
         elif step.when is not None:
-            self.classes.setdefault(SOMETIMES, []).append(node)
-
-    def _fresh(self, kind: str) -> str:
-        self.made += 1
-        return f"{kind}{self.made}"
-
-    def _line(self, text: str) -> None:
-        self.lines.append("    " * self.indent + text)
+            self.chart.mark(node, SOMETIMES)
 
 
 def _can_return(steps: Iterable[StepSpec]) -> bool:
     """Whether an arrow may lead back over these steps; Mermaid lays it out badly around a frame."""
-    waiting = list(steps)
-    while waiting:
-        step = waiting.pop()
-        if isinstance(step, LoopStep):
-            return False
-        waiting.extend(step.inner)
-    return True
-
-
-def _wrapped(text: str) -> str:
-    """A label text wrapped into short lines, cut if it is too long."""
-    lines = textwrap.wrap(text, LABEL, max_lines=LABEL_LINES, placeholder="…", break_on_hyphens=False)
-    return "<br/>".join(_escaped(line) for line in lines)
-
-
-def _escaped(text: str) -> str:
-    """A text that neither Mermaid nor Markdown interprets: special characters become entity codes."""
-    return "".join(
-        character if character.isalnum() or character in " ,✓✗–▶·…" else f"#{ord(character)};"
-        for character in clean(text)
-    )
+    return not any(isinstance(step, LoopStep) for step in every(steps))

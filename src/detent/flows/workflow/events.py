@@ -6,6 +6,7 @@ their callers emit those events.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from detent.dispatch.executor import AgentStreamChunk
 from detent.engine.context import OUTPUT
 from detent.flows.workflow.results import StepResult, milliseconds, results_of
-from detent.flows.workflow.scope import FAILURE, INDEX, INPUTS, ITEM, TOTAL
+from detent.flows.workflow.run_data import FAILURE, INDEX, INPUTS, ITEM, TOTAL
 from detent.flows.workflow.spec import (
     CANCELLED,
     FAILED,
@@ -22,6 +23,7 @@ from detent.flows.workflow.spec import (
     SUCCEEDED,
     CheckpointStep,
 )
+from detent.insight.formatting import short
 from detent.kernel.entries import Ended, Entry, Moved, Noted, Recorded, Started
 from detent.kernel.run import Run
 
@@ -242,21 +244,22 @@ class RollbackCompleted(Event):
 Listener = Callable[[Event], None]
 
 
+def tell(listener: Listener | None, kind: type[Event], **facts: Any) -> None:
+    """Send a listener an event from before the run exists."""
+    if listener is not None:
+        listener(kind(timestamp=time.time(), **facts))
+
+
 def label_of(item: Any, index: int) -> str:
     """Return a label for an item: its label, name, title, phase or id; else its text; else its number."""
     if isinstance(item, Mapping):
         for key in LABELS:
             if isinstance(item.get(key), str | int) and str(item[key]).strip():
-                return _shortened(str(item[key]))
+                return short(str(item[key]), LONGEST_LABEL)
         return f"Item {index + 1}"
     if isinstance(item, str | int | float) and str(item).strip():
-        return _shortened(str(item))
+        return short(str(item), LONGEST_LABEL)
     return f"Item {index + 1}"
-
-
-def _shortened(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= LONGEST_LABEL else line[: LONGEST_LABEL - 1] + "…"
 
 
 class EventObserver:

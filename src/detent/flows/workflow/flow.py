@@ -10,20 +10,19 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from detent.dispatch.autonomy import StepType
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.context import StepContext
 from detent.engine.flow import Detour, Flow
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import Tool
-from detent.flows.workflow.child_flows import Body, every, names_of, reads
+from detent.flows.workflow.child_flows import Body, names_of, reads
 from detent.flows.workflow.compile_context import CompileContext, Ports, Position
 from detent.flows.workflow.expressions import Prepared, prepared
 from detent.flows.workflow.registry import Action, Registry
 from detent.flows.workflow.results import steps_of
 from detent.flows.workflow.rollback import KWARGS, Rollback, rolling_back, undone_by
-from detent.flows.workflow.scope import BESIDE, FAILURE, OK, RESULT, Results, scope_of
+from detent.flows.workflow.run_data import BESIDE, FAILURE, OK, RESULT, Results, scope_of
 from detent.flows.workflow.secrets import hash_of, revealing
 from detent.flows.workflow.spec import (
     CANCELLED,
@@ -39,12 +38,14 @@ from detent.flows.workflow.spec import (
     SubworkflowStep,
     ValidateStep,
     WorkflowSpec,
+    every,
 )
+from detent.flows.workflow.step_type import StepType
 from detent.flows.workflow.steps.asking import agent_step, generate_step
 from detent.flows.workflow.steps.branch import branch_step, chosen
 from detent.flows.workflow.steps.checkpoint import checkpoint_step
 from detent.flows.workflow.steps.loop import loop_step
-from detent.flows.workflow.steps.python import action_step, bound, python_step, usual
+from detent.flows.workflow.steps.python import action_step, bound, defaults, python_step
 from detent.flows.workflow.steps.subworkflow import subworkflow_step
 from detent.flows.workflow.steps.validate import validate_step
 from detent.kernel.errors import ConfigurationError
@@ -237,8 +238,8 @@ class _Making:
                 for name, parameter in rollback.parameters.items()
                 if parameter.default is parameter.empty
             ]
-            defaults = {name: value for name, value in usual(action).items() if name in needed}
-            return prepared({**defaults, **bound(action, spec.args, spec.kwargs)})
+            needed_defaults = {name: value for name, value in defaults(action).items() if name in needed}
+            return prepared({**needed_defaults, **bound(action, spec.args, spec.kwargs)})
         if isinstance(spec, AgentStep | GenerateStep) and isinstance(spec.context, Mapping):
             return prepared(dict(spec.context))
         return None

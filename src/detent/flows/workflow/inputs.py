@@ -85,15 +85,6 @@ def coerce(
     return values
 
 
-def secret_values(
-    declared: Mapping[str, InputSpec], environ: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """Return the values of the secret inputs that are set in the environment, by input name."""
-    around = os.environ if environ is None else environ
-    values = {name: around.get(variable(name), "") for name, spec in declared.items() if spec.secret}
-    return {name: value for name, value in values.items() if value}
-
-
 def variable(name: str) -> str:
     """Return the environment variable that holds a secret input."""
     return f"{VARIABLE}{name.upper()}"
@@ -145,7 +136,7 @@ def _value(spec: InputSpec, value: Any, given: bool, environ: Mapping[str, str])
 
 
 def _secret(spec: InputSpec, value: Any, environ: Mapping[str, str]) -> Any:
-    if _is_secret(value):
+    if is_secret(value):
         return {SECRET: value[SECRET]}
     name = variable(spec.name)
     if value is not None:
@@ -162,13 +153,14 @@ def _secret(spec: InputSpec, value: Any, environ: Mapping[str, str]) -> Any:
     return _fitted(spec, spec.default) if spec.has_default and spec.default is not None else None
 
 
-def _is_secret(value: Any) -> bool:
+def is_secret(value: Any) -> bool:
+    """Return whether a value is the mapping that replaces a secret's value."""
     return kind_of(value) == "mapping" and list(value) == [SECRET] and isinstance(value[SECRET], str)
 
 
 def _fitted(spec: InputSpec, value: Any) -> Any:
     """The value coerced to the input's type; `_Misfit` if that fails or it is none of the input's choices."""
-    if value is not None and not spec.secret and _is_secret(value):
+    if value is not None and not spec.secret and is_secret(value):
         raise _Misfit("a secret can only be handed to an input that is declared secret.")
     coerced = _COERCED[spec.type](value)
     if spec.enum is not None and not any(same(coerced, choice) for choice in _choices(spec)):

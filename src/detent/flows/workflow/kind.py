@@ -74,7 +74,7 @@ class WorkflowKind(Kind):
         Raises:
             ConfigurationError: the name is not valid, or the project has a workflow of that name.
         """
-        from detent.flows.workflow.project_registry import shelf_for
+        from detent.flows.workflow.library import shelf_for
         from detent.flows.workflow.settings import project_workflows
         from detent.flows.workflow.starters import starter
 

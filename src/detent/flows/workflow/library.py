@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from detent.authoring.problem import DocumentError, Problem
+from detent.authoring.document import below
+from detent.authoring.names import Nearest
+from detent.authoring.problem import DocumentError, Place, Problem
 from detent.engine.tools import Tool, ToolError, tools_of
-from detent.flows.workflow.project_registry import known_workflows, problems_of, registry_for, shelf_for
-from detent.flows.workflow.settings import WorkflowSettings
+from detent.flows.workflow import events
+from detent.flows.workflow.project_registry import registry_for
+from detent.flows.workflow.settings import WorkflowSettings, project_workflows, user_workflows
+from detent.flows.workflow.shelf import WorkflowShelf, files_of
 from detent.flows.workflow.single_step import ONLY, only, step_named
-from detent.flows.workflow.spec import WorkflowSpec
+from detent.flows.workflow.spec import SubworkflowStep, WorkflowSpec
+from detent.kernel.errors import ConfigurationError
 from detent.runtime.key_hosts import KeyHosts, guarded_fetch
-from detent.runtime.plugs import Definitions
+from detent.runtime.plugs import Checked, Definitions, Description, Drawing
+from detent.runtime.settings import PREFIX, Settings, alike
 
 if TYPE_CHECKING:
     from detent.adapters.guarded import Guarded
     from detent.adapters.project.checkpoints import Checkpoints
     from detent.engine.flow import Flow
     from detent.engine.ports import Store
+    from detent.flows.workflow.events import Listener
     from detent.flows.workflow.flow import Compiled
     from detent.flows.workflow.registry import Registry, ValidationStage
-    from detent.flows.workflow.shelf import WorkflowShelf
     from detent.runtime.plugs import Kind, Project
 
-SUFFIXES = (".yaml", ".yml")
 STATE = ".detent"
 """Folder of a project in which runs keep their files."""
 MIGRATIONS_NAME = "DETENT_MIGRATIONS"
@@ -139,8 +144,8 @@ class Workflows(Definitions):
 
     # -- files ----------------------------------------------------------------------------------------------
 
-    def choose(self, name: str, *, forced: bool = False) -> Chosen:
-        """Find a workflow by name or path, and check it.
+    def choose(self, name: str, *, forced: bool = False, listener: Listener | None = None) -> Chosen:
+        """Find a workflow by name or path, and check it; the listener hears how the check ends.
 
         Raises:
             WorkflowNotFound: there is no such workflow.
@@ -148,26 +153,112 @@ class Workflows(Definitions):
         """
         file = self.shelf.find(name, self.settings.folder)
         self._named_files.append(file.resolve())
-        spec, problems = self.check(file, forced=forced)
+        events.tell(listener, events.ValidationStarted, workflow_name=name)
+        spec, problems = self.problems(file, forced=forced)
         errors = [problem for problem in problems if problem.severity == "error"]
         if errors or spec is None:
+            events.tell(listener, events.ValidationFailed, errors=tuple(errors))
             raise DocumentError(f"Workflow '{spec.name if spec and spec.name else name}'", errors)
-        return Chosen(spec, file, tuple(problem for problem in problems if problem.severity == "warning"))
+        events.tell(listener, events.ValidationCompleted, warnings_count=len(problems))
+        return Chosen(spec, file, tuple(problems))
 
-    def check(self, file: Path, *, forced: bool = False) -> tuple[WorkflowSpec | None, Sequence[Problem]]:
+    def problems(self, file: Path, *, forced: bool = False) -> tuple[WorkflowSpec | None, Sequence[Problem]]:
         """Return a file as far as it can be read, and its problems."""
-        names = {tool.name for tool in self.tools}
-        return problems_of(self.settings, self.registry, self.shelf, file, tools=names, forced=forced)
+        from detent.flows.workflow.checks import check_read
+        from detent.flows.workflow.step_modes import CheckSettings
+        from detent.runtime.executors import ConfiguredExecutors
+
+        settings, shelf = self.settings, self.shelf
+        read = shelf.load(file)
+        check_settings = CheckSettings(
+            {tool.name for tool in self.tools}, settings.section("steps"), settings.section("agents"),
+            executor=ConfiguredExecutors(settings).default is not None,
+            forced=forced or settings.force_deterministic, workflows=tuple(shelf.names()),
+        )  # fmt: skip
+        return read.partial, check_read(read, self.registry, shelf.finder(file.parent), check_settings)
+
+    def settings_problems(self, specs: Iterable[WorkflowSpec]) -> list[Problem]:
+        """Return a problem for each step that the settings configure and that does not exist.
+
+        Settings for a step of a known workflow are checked with its file. Known steps are those of `known`
+        workflows and of every other flow.
+        """
+        settings = self.settings
+        section = [str(key) for key in settings.section("steps")]
+        if not section:
+            return []
+        workflows = self.known(specs)
+        known = dict.fromkeys(_step_names(workflows))
+        spelled = {alike(name) for name in known}
+
+        def exists(key: str) -> bool:
+            # An environment variable may spell the name of the step differently.
+            set_by_variable = settings.place("steps", key).startswith(PREFIX)
+            return key in known or (set_by_variable and alike(key) in spelled)
+
+        unknown = [key for key in section if not exists(key)]
+        if unknown:
+            known |= dict.fromkeys(self.project.step_names(unknown))
+            spelled = {alike(name) for name in known}
+        names = dict.fromkeys(spec.name for spec in workflows)
+        problems: list[Problem] = []
+        for key in unknown:
+            parts = key.split("/")
+            of_workflow = len(parts) == 3 and parts[0] == self.kind.name
+            qualified = parts[1:] if of_workflow else parts
+            if exists(key) or (len(qualified) == 2 and qualified[0] in names):
+                continue
+            if of_workflow:
+                meant = tuple(f"{parts[0]}/{name}/{parts[2]}" for name in Nearest().of(parts[1], names))
+                message = f"the settings configure the step '{key}', but there is no workflow '{parts[1]}'."
+            elif self.project.left_out:
+                continue  # a plugin's flow may have it
+            else:
+                meant = Nearest().of(key, known)
+                message = f"the settings configure the step '{key}', but no flow has a step of that name."
+                if not meant:
+                    message += " Where its file lies elsewhere, list it under `plugins`."
+            file, _, line = settings.place("steps", key).partition(", line ")
+            place = Place(file, int(line) if line.isdigit() else 1)
+            problems.append(Problem("E025", message, place, below("steps", key), meant))
+        return problems
+
+    def known(self, specs: Iterable[WorkflowSpec] = ()) -> list[WorkflowSpec]:
+        """Return the given workflows, those on the shelf, those in files beside them or in the project's
+        folder, and every workflow that one of them runs; broken files as far as they can be read."""
+        waiting = list(specs)
+        folders = dict.fromkeys([self.settings.folder, *map(self.base, waiting)])
+        files = [
+            *(entry.file for entry in self.shelf.all()),
+            *(file for folder in folders for file in files_of(folder)),
+        ]
+        waiting += [read for file in files if (read := self.shelf.load(file).partial) is not None]
+        workflows: dict[str, WorkflowSpec] = {}
+        while waiting:
+            spec = waiting.pop()
+            place = str(Path(spec.place.file).absolute())
+            if place in workflows:
+                continue
+            workflows[place] = spec
+            for step in spec.every_step():
+                if isinstance(step, SubworkflowStep) and step.workflow:
+                    try:
+                        file = self.shelf.find(step.workflow, self.base(spec))
+                    except ConfigurationError:
+                        continue  # reported with the file that names it
+                    if (read := self.shelf.load(file).partial) is not None:
+                        waiting.append(read)
+        return list(workflows.values())
 
     # -- as definitions of a kind ---------------------------------------------------------------------------
 
     def claims(self, path: Path) -> bool:
         """Whether a path is a YAML file."""
-        return path.suffix in SUFFIXES and path.is_file()
+        return path.suffix in self.kind.suffixes and path.is_file()
 
-    def find(self, said: str) -> Path:
+    def find(self, target: str) -> Path:
         """Return the file for a name or path."""
-        return self.shelf.find(said, self.settings.folder)
+        return self.shelf.find(target, self.settings.folder)
 
     def flows(self, path: Path, name: str | None = None) -> list[Flow]:
         """Return the flows of a file, its own first.
@@ -194,8 +285,6 @@ class Workflows(Definitions):
         """Yield the flows of files on the shelf and in the project's folder; `tell` reports broken files."""
         from contextlib import suppress
 
-        from detent.flows.workflow.shelf import files_of
-
         clashes: dict[str, None] = {}
         for listed in self.shelf.all():
             if listed.hidden_by is not None:
@@ -216,13 +305,81 @@ class Workflows(Definitions):
         for clash in clashes:
             tell(f"The steps of these workflows are left out. {clash}")
 
+    def paths(self) -> list[Path]:
+        """Return the files on the shelf, right or wrong."""
+        return list(dict.fromkeys(listed.file for listed in self.shelf.all()))
+
+    def check(self, paths: Sequence[Path]) -> list[Checked]:
+        """Check files, and what the settings say about their steps."""
+        clashes: dict[Path, str] = {listed.file: listed.clash for listed in self.shelf.all() if listed.rivals}
+        results: list[Checked] = []
+        specs: list[WorkflowSpec] = []
+        for path in paths:
+            spec, problems = self.problems(path)
+            if path in clashes:
+                place = spec.places.get("name", spec.place) if spec is not None else (str(path), 1)
+                problems = [Problem("E005", clashes[path], Place(*place[:3]), "name"), *problems]
+            steps = sum(1 for _ in spec.every_step()) if spec is not None else 0
+            name = spec.name if spec is not None else ""
+            results.append(Checked(name or self.shown(path), problems, steps, self.shown(path)))
+            specs += [] if spec is None else [spec]
+        if beside := self.settings_problems(specs):
+            results.append(Checked("the settings", beside))
+        if results:
+            results[-1] = results[-1]._replace(notes=self.stand_ins(specs))
+        return results
+
+    def stand_ins(self, specs: Iterable[WorkflowSpec] | None = None) -> list[str]:
+        """Return notes on items of the project that replace shipped ones, as far as the files name them."""
+        from detent.flows.workflow.registry import named_by
+
+        used = None if specs is None else {name for spec in specs for name in named_by(spec)}
+        return [
+            f"Note: the {kind} '{item.name}' is the project's own ({item.origin}), in place of the one that "
+            f"ships."
+            for kind, item in self.registry.stand_ins
+            if used is None or (kind, item.name) in used
+        ]
+
+    def shown(self, file: Path) -> str:
+        """Return a file for people: from the working folder or the home folder, if it is in one of them."""
+        for folder, lead in ((self.settings.folder, ""), (Path.home(), "~/")):
+            if file.is_relative_to(folder):
+                return lead + file.relative_to(folder).as_posix()
+        return str(file)
+
+    def name_of(self, path: Path) -> str:
+        """Return the name of a workflow whose file has the right shape."""
+        return self.shelf.spec(str(path), self.settings.folder).name
+
+    def describe(self, path: Path) -> Description:
+        """Return the inputs of a workflow and who performs each step."""
+        from detent.flows.workflow.description import described, description
+
+        spec = self.shelf.spec(str(path), self.settings.folder)
+        return description(described(spec, self.shown(path), self.settings, self.registry))
+
+    def draw(self, path: Path, drawing: Drawing) -> str:
+        """Draw a workflow whose file has the right shape."""
+        from detent.flows.workflow import drawing as pictures
+
+        if drawing.format == "svg":
+            return super().draw(path, drawing)
+        spec = self.shelf.spec(str(path), self.settings.folder)
+        if drawing.format == "mermaid":
+            return pictures.mermaid(spec, "LR" if drawing.direction == "LR" else "TD", drawing.taken)
+        width = pictures.WIDTH if drawing.width is None else max(40, drawing.width)
+        return pictures.ascii(spec, drawing.taken, width=width)
+
+    async def taken(self, path: Path, store: Store, run_id: str) -> dict[str, str]:
+        """Return the status of each step of a run."""
+        from detent.flows.workflow.results import path_taken
+
+        return await path_taken(store, self.shelf.spec(str(path), self.settings.folder), run_id)
+
     def step_names(self) -> list[str]:
         """Return the names by which settings may configure the steps of all known workflow files."""
-        names: dict[str, None] = {}
-        for spec in known_workflows(self.settings, self.shelf):
-            for step in spec.every_step():
-                names |= dict.fromkeys((step.name, f"workflow/{spec.name}/{step.name}"))
-        return list(names)
+        return list(dict.fromkeys(_step_names(self.known())))
 
     def agents(self) -> list[str]:
         """Return the names of the agents that workflow files may name and settings may configure."""
@@ -286,37 +443,13 @@ class Workflows(Definitions):
         return {"exit_code": ran["exit_code"], "output": output, "duration_ms": ran["duration_ms"]}
 
 
-async def path_taken(store: Store, run_id: str) -> dict[str, str]:
-    """Return the status of each step of a run, by path, iterations included: ok, skipped, failed, running."""
-    from detent.engine.family import children
-    from detent.engine.journal_reader import read
-    from detent.flows.workflow.scope import SKIPPED, key_of
-    from detent.kernel.entries import Moved, Started
+def shelf_for(settings: Settings, environ: Mapping[str, str] | None = None) -> WorkflowShelf:
+    """Return the shelf of the project's workflow files, the user's own and the shipped ones."""
+    return WorkflowShelf(project_workflows(settings), user_workflows(settings, environ))
 
-    statuses: dict[str, str] = {}
 
-    async def walk(walked_id: str) -> None:
-        prefix, state, status = "", "", ""
-        async for entry in read(store, walked_id):
-            body = entry.body
-            if isinstance(body, Started):
-                prefix = str(body.config.get("path") or "")
-                state = body.state
-            elif isinstance(body, Moved):
-                result = body.set.get(key_of(body.frm))
-                failed = body.to in ("rolling_back", "failed", "cancelled")
-                status = "skipped" if result is not None and result["status"] == SKIPPED else "ok"
-                path = f"{prefix}/{body.frm}" if prefix else body.frm
-                if body.frm not in ("ready", "rolling_back", "undo"):
-                    statuses[path] = "failed" if result is None and failed else status
-                    if result is not None and result.get("ran"):
-                        statuses[f"{path}/{result['ran']}"] = status
-                state = "" if body.status is not None else body.to
-        if state not in ("", "ready", "rolling_back", "undo"):
-            statuses[f"{prefix}/{state}" if prefix else state] = "running"
-        async for child in children(store, walked_id):
-            if ".rolling_back[" not in child.id:
-                await walk(child.id)
-
-    await walk(run_id)
-    return statuses
+def _step_names(specs: Iterable[WorkflowSpec]) -> Iterator[str]:
+    """The names by which settings may configure the steps of workflows, bare and qualified."""
+    for spec in specs:
+        for step in spec.every_step():
+            yield from (step.name, f"workflow/{spec.name}/{step.name}")

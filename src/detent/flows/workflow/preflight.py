@@ -16,18 +16,14 @@ from typing import Any, NamedTuple
 from detent.flows.workflow.registry import Prerequisite, Registry
 from detent.flows.workflow.shelf import is_path
 from detent.flows.workflow.spec import StepSpec, SubworkflowStep, WorkflowSpec
+from detent.flows.workflow.subworkflows import DEEPEST, Find
 from detent.kernel.errors import IntegrationMissing, nearest
 
 PATIENCE = 5.0
 """Seconds one check may take."""
-DEEPEST = 8
-"""How deep workflows may start each other."""
 SIDE_BY_SIDE = 32
 """Most checks that run at once."""
 LONGEST_MESSAGE = 300
-
-Find = Callable[[str], WorkflowSpec | None]
-"""Finds the workflow that a subworkflow step names."""
 
 
 class Checked(NamedTuple):

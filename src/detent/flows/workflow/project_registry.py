@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from detent.authoring.document import below
 from detent.authoring.names import Named
 from detent.engine import logger
 from detent.flows.workflow.registry import (
+    STAGES,
     Action,
     Agent,
     ContextBuilder,
@@ -29,25 +29,20 @@ from detent.flows.workflow.registry import (
     Registry,
     ValidationStage,
     marked,
+    marked_in,
 )
 from detent.flows.workflow.settings import (
     LONGEST,
     SHORTEST,
-    STAGES,
     WorkflowSettings,
-    project_workflows,
-    user_workflows,
 )
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.entry_points import offered, plugin_error, shown_point
-from detent.runtime.settings import PREFIX, Settings, SettingsError, alike
+from detent.runtime.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from detent.authoring.problem import Problem
-    from detent.flows.workflow.shelf import WorkflowShelf
-    from detent.flows.workflow.spec import WorkflowSpec
     from detent.runtime.plugs import Project
 
 GROUPS: Mapping[str, type[Named]] = {
@@ -59,8 +54,6 @@ GROUPS: Mapping[str, type[Named]] = {
     "detent.validation_stages": ValidationStage,
 }
 """Entry point groups. A value is a module, a decorated object, or a function that returns such objects."""
-FLOW = "workflow"
-"""First part of the qualified names of steps."""
 OWN = "detent"
 """Origin of built-in items without a module of their own."""
 
@@ -85,17 +78,11 @@ def registry_for(
     gathering.installed()
     for module in project.modules():
         gathering.module(module, own=True)
-    registry = registry.replaced(stages=_stages(registry, workflow_settings))
+    for stage in _stages(registry, workflow_settings):
+        registry.put(stage)
     if project.left_out:
         registry.leave_out()
     return registry
-
-
-def shelf_for(settings: Settings, environ: Mapping[str, str] | None = None) -> WorkflowShelf:
-    """The workflow files of this project, the user's own and the shipped ones."""
-    from detent.flows.workflow.shelf import WorkflowShelf
-
-    return WorkflowShelf(project_workflows(settings), user_workflows(settings, environ))
 
 
 # -- prerequisites ------------------------------------------------------------------------------------------
@@ -107,49 +94,36 @@ def built_in_prerequisites(
     """The built-in prerequisites, set up for this project."""
     from detent.adapters.project import prerequisites as checks
 
-    location: dict[str, Any] = {"root": settings.folder, "environ": environ}
-
-    def built_in(
-        name: str, check: Callable[..., Any], shown: str, remediation: str, argument: bool = False
-    ) -> Prerequisite:
-        return Prerequisite(name, OWN, check, remediation, shown, argument)
-
-    return [
-        built_in("git", partial(checks.git, **location), "git", "Install git and put it on PATH."),
-        built_in(
-            "git_repo",
-            partial(checks.git_repo, **location),
-            "a git repository",
+    root = settings.folder
+    on_path: dict[str, Any] = {"root": root, "environ": environ}
+    plain: Mapping[str, tuple[Callable[..., Any], str, str]] = {
+        "git": (partial(checks.git, **on_path), "git", "Install git and put it on PATH."),
+        "git_repo": (
+            partial(checks.git_repo, **on_path), "a git repository",
             "Run `git init` in the project folder, or run the workflow inside a repository.",
         ),
-        built_in(
-            "git_identity",
-            partial(checks.git_identity, **location),
-            "a name to commit under",
+        "git_identity": (
+            partial(checks.git_identity, **on_path), "a name to commit under",
             "Run `git config user.name NAME` and `git config user.email ADDRESS`.",
         ),
-        built_in(
-            "git_remote",
-            partial(checks.git_remote, **location),
-            "a remote to push to",
-            "Run `git remote add origin URL`.",
+        "git_remote": (
+            partial(checks.git_remote, **on_path), "a remote to push to", "Run `git remote add origin URL`."
         ),
-        built_in(
-            "executor",
-            partial(_executor, settings),
-            "a model for agent steps",
+        "executor": (
+            partial(_executor, settings), "a model for agent steps",
             "Configure one under `models` or `model` in the project file; `detent doctor` says more.",
         ),
-        built_in(
-            "command",
-            partial(checks.command, **location),
-            "command",
-            "Install {argument} and put it on PATH.",
-            True,
-        ),
-        built_in("env", partial(checks.env, environ=environ), "variable", "Set {argument}.", True),
-        built_in("package", checks.package, "package", "Run `pip install {argument}`.", True),
-        built_in("path", partial(checks.path, root=settings.folder), "path", "Make {argument}.", True),
+    }  # fmt: skip
+    with_argument: Mapping[str, tuple[Callable[..., Any], str, str]] = {
+        "command": (partial(checks.command, **on_path), "command", "Install {argument} and put it on PATH."),
+        "env": (partial(checks.env, environ=environ), "variable", "Set {argument}."),
+        "package": (checks.package, "package", "Run `pip install {argument}`."),
+        "path": (partial(checks.path, root=root), "path", "Make {argument}."),
+    }
+    return [
+        Prerequisite(name, OWN, check, remediation, shown, table is with_argument)
+        for table in (plain, with_argument)
+        for name, (check, shown, remediation) in table.items()
     ]
 
 
@@ -171,7 +145,7 @@ class _Gathering:
         self.registry = registry
         self.folder = folder
         self._loaded: dict[str, list[Named]] = {}
-        self._shipped = {id(item): item for shelf in self._shelves() for item in shelf}
+        self._shipped = {id(item): item for shelf in registry.shelves.values() for item in shelf}
 
     def installed(self) -> None:
         """Register the entry points of installed packages."""
@@ -187,7 +161,7 @@ class _Gathering:
 
     def module(self, module: ModuleType, *, own: bool = False) -> list[Named]:
         """Register every decorated item of a module; the project's `own` items may replace built-in ones."""
-        items = [item for value in list(vars(module).values()) for item in marked(value)]
+        items = marked_in(module)
         for item in items:
             self._add(item, own=own)
         return items
@@ -218,7 +192,7 @@ class _Gathering:
         return items
 
     def _add(self, item: Named, *, own: bool = False) -> None:
-        registered = next((other for other in self._same_kind(item) if other.name == item.name), None)
+        registered = self.registry.shelf_of(item).find(item.name)
         if registered is not None and _defined_at(registered) == _defined_at(item):
             return  # the same definition, loaded once as a plugin and once by an import
         with_origin = self._with_origin(item)
@@ -228,17 +202,6 @@ class _Gathering:
             self.registry.put(with_origin)  # giving a command to a stage without one replaces nothing
         else:
             self.registry.put(replace(with_origin, instead_of=registered.origin or OWN))
-
-    def _shelves(self) -> tuple[Iterable[Named], ...]:
-        """The registered items by kind, in the order of `GROUPS`."""
-        return (
-            self.registry.actions, self.registry.agents, self.registry.generators,
-            self.registry.context_builders, self.registry.prerequisites, self.registry.stages,
-        )  # fmt: skip
-
-    def _same_kind(self, item: Named) -> Iterable[Named]:
-        shelves = zip(GROUPS.values(), self._shelves(), strict=True)
-        return next((shelf for kind, shelf in shelves if isinstance(item, kind)), ())
 
     def _with_origin(self, item: Named) -> Named:
         """The item with a readable origin: a file loaded by its path has a generated module name."""
@@ -307,127 +270,3 @@ def _stages(registry: Registry, workflow_settings: WorkflowSettings) -> list[Val
         }
         stages[name] = replace(registered, origin=configured.place, **overrides) if overrides else registered
     return list(stages.values())
-
-
-# -- checking -----------------------------------------------------------------------------------------------
-
-
-def problems_of(
-    settings: Settings,
-    registry: Registry,
-    shelf: WorkflowShelf,
-    file: Path,
-    *,
-    tools: Container[str] | None = None,
-    forced: bool = False,
-) -> tuple[WorkflowSpec | None, list[Problem]]:
-    """Return a workflow file as far as it can be read, and its problems under these settings.
-
-    `tools` are the callable tools, if they are known. With `forced`, agents are switched off.
-    """
-    from detent.flows.workflow.checks import check_read
-    from detent.runtime.executors import ConfiguredExecutors
-
-    read = shelf.load(file)
-    problems = check_read(
-        read,
-        registry,
-        find=shelf.finder(file.parent),
-        tools=tools,
-        steps=settings.section("steps"),
-        agents=settings.section("agents"),
-        executor=ConfiguredExecutors(settings).default is not None,
-        forced=forced or settings.force_deterministic,
-        workflows=shelf.names(),
-    )
-    return read.partial, problems
-
-
-def settings_problems(
-    settings: Settings, project: Project, shelf: WorkflowShelf, specs: Iterable[WorkflowSpec]
-) -> list[Problem]:
-    """Return a problem for each step that the settings configure and that does not exist.
-
-    Settings for a step of a known workflow are checked with its file. Known steps are those of the given
-    workflows and the workflows they run, of the workflows on the shelf and of files beside them, and of every
-    other flow.
-    """
-    from detent.authoring.names import Nearest
-    from detent.authoring.problem import Place, Problem
-
-    section = [str(key) for key in settings.section("steps")]
-    if not section:
-        return []
-    files = known_workflows(settings, shelf, specs)
-    known: dict[str, None] = {}
-    for spec in files:
-        for step in spec.every_step():
-            known |= dict.fromkeys((step.name, f"workflow/{spec.name}/{step.name}"))
-    spelled = {alike(name) for name in known}
-    unknown = [key for key in section if key not in known and not _set_by_variable(settings, key, spelled)]
-    if unknown:
-        known |= dict.fromkeys(project.step_names(unknown))
-        spelled = {alike(name) for name in known}
-    names = dict.fromkeys(spec.name for spec in files)
-    problems: list[Problem] = []
-    for key in unknown:
-        parts = key.split("/")
-        qualified = parts[1:] if len(parts) == 3 and parts[0] == FLOW else parts
-        if (
-            key in known
-            or (len(qualified) == 2 and qualified[0] in names)
-            or _set_by_variable(settings, key, spelled)
-        ):
-            continue
-        if len(parts) == 3 and parts[0] == FLOW:
-            meant = tuple(f"{FLOW}/{name}/{parts[2]}" for name in Nearest().of(parts[1], names))
-            message = f"the settings configure the step '{key}', but there is no workflow '{parts[1]}'."
-        else:
-            if project.left_out:
-                continue  # a plugin's flow may have it
-            meant = Nearest().of(key, known)
-            message = f"the settings configure the step '{key}', but no flow has a step of that name."
-            if not meant:
-                message += " Where its file lies elsewhere, list it under `plugins`."
-        file, _, line = settings.place("steps", key).partition(", line ")
-        place = Place(file, int(line) if line.isdigit() else 1)
-        problems.append(Problem("E025", message, place, below("steps", key), meant))
-    return problems
-
-
-def known_workflows(
-    settings: Settings, shelf: WorkflowShelf, specs: Iterable[WorkflowSpec] = ()
-) -> list[WorkflowSpec]:
-    """Return the given workflows, those on the shelf, those in files beside them or in the project's folder,
-    and every workflow that one of them runs; broken files as far as they can be read."""
-    from detent.flows.workflow.shelf import files_of
-    from detent.flows.workflow.spec import SubworkflowStep
-
-    waiting = list(specs)
-    folders = dict.fromkeys([settings.folder, *(Path(spec.place.file).absolute().parent for spec in waiting)])
-    files = [
-        *(entry.file for entry in shelf.all()),
-        *(file for folder in folders for file in files_of(folder)),
-    ]
-    waiting += [read for file in files if (read := shelf.load(file).partial) is not None]
-    workflows: dict[str, WorkflowSpec] = {}
-    while waiting:
-        spec = waiting.pop()
-        place = str(Path(spec.place.file).absolute())
-        if place in workflows:
-            continue
-        workflows[place] = spec
-        for step in spec.every_step():
-            if isinstance(step, SubworkflowStep) and step.workflow:
-                try:
-                    file = shelf.find(step.workflow, Path(place).parent)
-                except ConfigurationError:
-                    continue  # reported with the file that names it
-                if (read := shelf.load(file).partial) is not None:
-                    waiting.append(read)
-    return list(workflows.values())
-
-
-def _set_by_variable(settings: Settings, key: str, spelled: Container[str]) -> bool:
-    """Whether an environment variable configures the step, whose name variables may spell differently."""
-    return settings.place("steps", key).startswith(PREFIX) and alike(key) in spelled

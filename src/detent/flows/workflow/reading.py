@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from detent.authoring.document import Document, below, read_document
 from detent.authoring.model import ModelReader, kind_of
 from detent.authoring.problem import Place, Problem, either
-from detent.dispatch.autonomy import StepType
 from detent.dispatch.config import FIELDS, PROMPT_BYTES, UNSAID, StepConfig, StepConfigError
 from detent.engine import logger
 from detent.flows.workflow.spec import (
@@ -34,6 +33,7 @@ from detent.flows.workflow.spec import (
     StepSpec,
     WorkflowSpec,
 )
+from detent.flows.workflow.step_type import StepType
 from detent.kernel.errors import ConfigurationError
 
 OLD_CONFIG = "executor_config"

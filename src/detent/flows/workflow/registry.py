@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +27,9 @@ MARK = "__detent_registers__"
 SHORTEST_INTENT, LONGEST_INTENT = 20, 400
 LEFT_OUT = "(its plugin is left out)"
 """Intent of a placeholder."""
+
+STAGES = ("format", "lint", "typecheck", "test")
+"""Stages that every project has, with or without a command."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -142,11 +146,25 @@ class Registry:
         self.context_builders: Shelf[ContextBuilder] = Shelf("context builder")
         self.prerequisites: Shelf[Prerequisite] = Shelf("prerequisite")
         self.stages: Shelf[ValidationStage] = Shelf("validation stage")
+        self.shelves: Mapping[type[Named], Shelf[Any]] = {
+            Action: self.actions, Agent: self.agents, Generator: self.generators,
+            ContextBuilder: self.context_builders, Prerequisite: self.prerequisites,
+            ValidationStage: self.stages,
+        }  # fmt: skip
         for source in sources:
-            if isinstance(source, Named):
-                self.add(source)
-            else:
-                self.collect(source)
+            for item in marked_in(source) if isinstance(source, ModuleType) else (source,):
+                self.add(item)
+
+    def shelf_of(self, item: Named) -> Shelf[Any]:
+        """Return the shelf for items of the same kind.
+
+        Raises:
+            ConfigurationError: the item is of no kind that workflow files name.
+        """
+        for kind, shelf in self.shelves.items():
+            if isinstance(item, kind):
+                return shelf
+        raise ConfigurationError(f"{type(item).__name__} is nothing a workflow file could name.")
 
     def add(self, item: Named) -> None:
         """Register one item.
@@ -154,50 +172,21 @@ class Registry:
         Raises:
             ConfigurationError: the item is of no kind that workflow files name, or its name is taken.
         """
-        for kind, shelf in self._shelves():
-            if isinstance(item, kind):
-                shelf.add(item)
-                return
-        raise ConfigurationError(f"{type(item).__name__} is nothing a workflow file could name.")
+        self.shelf_of(item).add(item)
+
+    def put(self, item: Named) -> None:
+        """Register one item, replacing the item of the same kind and name."""
+        self.shelf_of(item).put(item)
 
     @property
     def intents(self) -> Mapping[str, str]:
         """Intents of the actions, by name; read-only. An undecorated action has none."""
         return MappingProxyType({item.name: item.intent for item in self.actions if item.intent})
 
-    def put(self, item: Named) -> None:
-        """Register one item, replacing the item of the same kind and name."""
-        for kind, shelf in self._shelves():
-            if isinstance(item, kind):
-                shelf.put(item)
-
     @property
     def stand_ins(self) -> list[tuple[str, Named]]:
         """Items that replace a built-in one, each with its kind."""
-        return [(shelf.kind, item) for _, shelf in self._shelves() for item in shelf if item.instead_of]
-
-    def collect(self, module: ModuleType) -> list[Named]:
-        """Register every marked item of a module and return these items."""
-        items: list[Named] = []
-        for value in list(vars(module).values()):
-            for item in marked(value):
-                self.add(item)
-                items.append(item)
-        return items
-
-    def replaced(self, **changed: Iterable[Named]) -> Registry:
-        """Return a copy in which the given items replace registered items of the same kind and name."""
-        copy = Registry()
-        for kind, shelf in self._shelves():
-            replacements = {item.name: item for items in changed.values() for item in items}
-            for item in shelf:
-                copy.add(
-                    replacements.pop(item.name) if isinstance(replacements.get(item.name), kind) else item
-                )
-            for item in replacements.values():
-                if isinstance(item, kind):
-                    copy.add(item)
-        return copy
+        return [(shelf.kind, item) for shelf in self.shelves.values() for item in shelf if item.instead_of]
 
     @property
     def incomplete(self) -> bool:
@@ -209,21 +198,18 @@ class Registry:
 
         A workflow with placeholders can be checked and drawn, but not run.
         """
-        self.actions.absent = lambda name: Action(name, handler=_left_out, intent=LEFT_OUT, left_out=True)
-        self.agents.absent = lambda name: Agent(name, instructions=LEFT_OUT, left_out=True)
-        self.generators.absent = lambda name: Generator(
-            name, handler=_left_out, intent=LEFT_OUT, left_out=True
-        )
-        self.context_builders.absent = lambda name: ContextBuilder(name, build=_left_out, left_out=True)
-        self.prerequisites.absent = lambda name: Prerequisite(name, check=_left_out, left_out=True)
-        self.stages.absent = lambda name: ValidationStage(name, left_out=True)
+        for kind, shelf in self.shelves.items():
+            shelf.absent = partial(_placeholder, kind)
 
-    def _shelves(self) -> tuple[tuple[type[Named], Shelf[Any]], ...]:
-        return (
-            (Action, self.actions), (Agent, self.agents), (Generator, self.generators),
-            (ContextBuilder, self.context_builders), (Prerequisite, self.prerequisites),
-            (ValidationStage, self.stages),
-        )  # fmt: skip
+
+def _placeholder(kind: type[Named], name: str) -> Named:
+    """An item whose code cannot be called."""
+    values: dict[str, Any] = {
+        "handler": _left_out, "build": _left_out, "check": _left_out, "intent": LEFT_OUT,
+        "instructions": LEFT_OUT,
+    }  # fmt: skip
+    parts = [member.name for member in fields(kind) if member.name in values]
+    return kind(name, left_out=True, **{part: values[part] for part in parts})
 
 
 def _left_out(*args: Any, **kwargs: Any) -> Any:
@@ -263,8 +249,23 @@ def marked(value: Any) -> tuple[Named, ...]:
     return items if isinstance(items, tuple) else ()
 
 
+def marked_in(module: ModuleType) -> list[Named]:
+    """Return the items of everything decorated in a module."""
+    return [item for value in list(vars(module).values()) for item in marked(value)]
+
+
 def _mark(target: Any, item: Named) -> None:
     setattr(target, MARK, (*marked(target), item))
+
+
+def _marker(make: Callable[[F], Named]) -> Callable[[F], F]:
+    """The decorator that marks a function or class with the item made from it."""
+
+    def mark(target: F) -> F:
+        _mark(target, make(target))
+        return target
+
+    return mark
 
 
 def _origin(target: Any) -> str:
@@ -303,19 +304,13 @@ def action(
             f"accomplishes, not how."
         )
 
-    def wrap(function: F) -> F:
-        level = None if max_autonomy is None else AutonomyLevel(max_autonomy)
-        _mark(
-            function,
-            Action(
-                name, _origin(function), function, stripped, tuple(effects), tuple(queries), output_schema,
-                rollback, compare, validator, level, opaque, repeatable, holds, blocking, timeout,
-                tells,
-            ),
-        )  # fmt: skip
-        return function
-
-    return wrap
+    level = None if max_autonomy is None else AutonomyLevel(max_autonomy)
+    return _marker(
+        lambda function: Action(
+            name, _origin(function), function, stripped, tuple(effects), tuple(queries), output_schema,
+            rollback, compare, validator, level, opaque, repeatable, holds, blocking, timeout, tells,
+        )
+    )  # fmt: skip
 
 
 def agent(
@@ -327,14 +322,13 @@ def agent(
         ConfigurationError: an instance of the class is not callable.
     """
 
-    def wrap(target: F) -> F:
+    def make(target: F) -> Agent:
         prompt: Callable[..., Any] = target() if isinstance(target, type) else target
         if not callable(prompt):
             raise ConfigurationError(f"Agent '{name}' is a class that cannot be called for a prompt.")
-        _mark(target, Agent(name, _origin(target), instructions.strip(), tuple(tools), prompt, output_schema))
-        return target
+        return Agent(name, _origin(target), instructions.strip(), tuple(tools), prompt, output_schema)
 
-    return wrap
+    return _marker(make)
 
 
 def generator(
@@ -342,22 +336,17 @@ def generator(
 ) -> Callable[[F], F]:
     """Make the decorated function the handler of a generator. The intent defaults to its docstring."""
 
-    def wrap(function: F) -> F:
+    def make(function: F) -> Generator:
         summary = (intent or function.__doc__ or "").strip().split("\n")[0]
-        _mark(function, Generator(name, _origin(function), function, summary, prompt_file, tuple(tools)))
-        return function
+        return Generator(name, _origin(function), function, summary, prompt_file, tuple(tools))
 
-    return wrap
+    return _marker(make)
 
 
 def context_builder(name: str) -> Callable[[F], F]:
     """Make the decorated function `(ctx) -> mapping` a context builder."""
 
-    def wrap(function: F) -> F:
-        _mark(function, ContextBuilder(name, _origin(function), function))
-        return function
-
-    return wrap
+    return _marker(lambda function: ContextBuilder(name, _origin(function), function))
 
 
 def prerequisite(
@@ -365,16 +354,11 @@ def prerequisite(
 ) -> Callable[[F], F]:
     """Make the decorated function `() -> bool` or `() -> (ok, message)` a prerequisite."""
 
-    def wrap(function: F) -> F:
-        _mark(
-            function,
-            Prerequisite(
-                name, _origin(function), function, remediation, display_name or name, takes_argument
-            ),
+    return _marker(
+        lambda function: Prerequisite(
+            name, _origin(function), function, remediation, display_name or name, takes_argument
         )
-        return function
-
-    return wrap
+    )
 
 
 def validation_stage(

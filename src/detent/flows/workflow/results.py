@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from detent.flows.workflow.completion_order import completed
 from detent.flows.workflow.errors import RollbackError
-from detent.flows.workflow.scope import FAILURE, PASSED_OVER, RESULT, ROLLBACK_ERRORS, SKIPPED, key_of
-from detent.flows.workflow.spec import BranchStep, StepSpec
+from detent.flows.workflow.run_data import FAILURE, PASSED_OVER, RESULT, ROLLBACK_ERRORS, SKIPPED, key_of
+from detent.flows.workflow.spec import BranchStep, StepSpec, WorkflowSpec, every
 from detent.kernel.entries import Entry, Moved
 from detent.kernel.run import Run
 from detent.kernel.status import Status
@@ -17,8 +17,9 @@ from detent.kernel.status import Status
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
     from detent.engine.flow import Past
+    from detent.engine.ports import Store
 
-FAILED = "failed"
+FAILED, RUNNING = "failed", "running"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +136,9 @@ def _chain(spec: StepSpec, ran: str | None) -> list[StepSpec]:
     if ran is None or spec.name == ran or not isinstance(spec, BranchStep):
         return [spec]
     for option in spec.options:
-        if any(step.name == ran for step in (option.step, *_options(option.step))):
+        if any(step.name == ran for step in every([option.step])):
             return [spec, *_chain(option.step, ran)]
     return [spec]
-
-
-def _options(spec: StepSpec) -> Iterator[StepSpec]:
-    """Every step that a branch may choose, nested branches included."""
-    if isinstance(spec, BranchStep):
-        for option in spec.options:
-            yield option.step
-            yield from _options(option.step)
 
 
 async def workflow_result(engine: Engine, run_id: str) -> WorkflowResult:
@@ -165,3 +158,29 @@ async def workflow_result(engine: Engine, run_id: str) -> WorkflowResult:
         tuple(RollbackError(row["step_name"], row["error"]) for row in run.data.get(ROLLBACK_ERRORS) or ()),
         failure.get("error") or run.error,
     )  # fmt: skip
+
+
+async def path_taken(store: Store, spec: WorkflowSpec, run_id: str) -> dict[str, str]:
+    """Return the status of each step of a run, by path, iterations included: ok, skipped, failed, running.
+
+    The steps of subworkflows, which are in other files, are left out.
+    """
+    from detent.engine.family import children
+    from detent.engine.journal_reader import read
+
+    specs = {step.name: step for step in spec.every_step()}
+    journal = [entry async for entry in read(store, run_id)]
+    run = Run.fold(run_id, journal)
+    statuses: dict[str, str] = {}
+    for entry in journal:
+        body = entry.body
+        if isinstance(body, Moved) and body.frm in specs:
+            results = results_of(body, specs[body.frm], run)
+            statuses |= {result.path: result.status for _, result in results}
+    if run.state in specs and not run.status.is_end:
+        above = run.config.get("path")
+        statuses[f"{above}/{run.state}" if above else run.state] = RUNNING
+    async for child in children(store, run_id):
+        if child.flow.partition(".")[0] == spec.name:
+            statuses |= await path_taken(store, spec, child.id)
+    return statuses

@@ -18,7 +18,7 @@ from detent.engine.moves import UNDOING
 from detent.engine.outcome import Outcome
 from detent.flows.workflow.completion_order import completed
 from detent.flows.workflow.expressions import EvaluationError, Prepared
-from detent.flows.workflow.scope import (
+from detent.flows.workflow.run_data import (
     FAILURE,
     GIVEN,
     OK,
@@ -26,6 +26,7 @@ from detent.flows.workflow.scope import (
     ROLLBACK_ERRORS,
     ROLLED_BACK,
     SECRETS,
+    error_of,
     key_of,
     scope_of,
 )
@@ -88,13 +89,7 @@ async def rolling_back(ctx: StepContext) -> Outcome:
         )
         done.append({"step_name": undo["step"], "action": undo["action"], "success": child.ok})
         if not child.ok:
-            child_failure = child.data.get(FAILURE)
-            error = (
-                str(child_failure["error"])
-                if child_failure
-                else child.error or child.reason or child.status.value
-            )
-            errors.append({"step_name": undo["step"], "error": error})
+            errors.append({"step_name": undo["step"], "error": error_of(child)})
     report = {ROLLED_BACK: done, ROLLBACK_ERRORS: errors} if done else {}
     return Outcome(end, set=report, reason=reason, detail=detail)
 

@@ -238,7 +238,7 @@ async def tell_ending(workspace: Workspace, engine: Engine, run: Run) -> None:
     """Print the status of a run, its result or what it waits for, and the commands to continue."""
     from detent.cli import run_status
     from detent.cli.output import status
-    from detent.flows.workflow.scope import RESULT
+    from detent.flows.workflow.run_data import RESULT
     from detent.kernel.status import Status
 
     if run.status is Status.WAITING:

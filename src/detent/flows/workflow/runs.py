@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine import claims
@@ -16,7 +17,7 @@ from detent.engine.ports import RunQuery, RunRow
 from detent.flows.workflow import events
 from detent.flows.workflow.inputs import FORCED, coerce, switched_off
 from detent.flows.workflow.preflight import Checked, PrerequisitesMissing, check_prerequisites, required_by
-from detent.flows.workflow.scope import (
+from detent.flows.workflow.run_data import (
     BESIDE,
     HASH,
     INDEX,
@@ -30,6 +31,7 @@ from detent.flows.workflow.secrets import hash_of, marked, marks_for
 from detent.flows.workflow.single_step import only, results_in, step_named
 from detent.flows.workflow.spec import ROLLING_BACK, START, WorkflowSpec
 from detent.flows.workflow.static_types import passed_over
+from detent.flows.workflow.step_type import StepType
 from detent.kernel.entries import Moved
 from detent.kernel.errors import ConfigurationError, RunBusy, RunNotFound, nearest
 from detent.kernel.ids import check_run_id
@@ -128,16 +130,11 @@ class WorkflowRuns:
         self,
         workflows: Workflows,
         spec: WorkflowSpec,
-        listener: Callable[[events.Event], None] | None = None,
+        listener: events.Listener | None = None,
     ) -> None:
         self.workflows = workflows
         self.spec = spec
-        self._listener = listener
-
-    def tell(self, kind: type[events.Event], **facts: Any) -> None:
-        """Send the listener an event from before the run exists."""
-        if self._listener is not None:
-            self._listener(kind(timestamp=time.time(), **facts))
+        self._tell = partial(events.tell, listener)
 
     # -- before a run ---------------------------------------------------------------------------------------
 
@@ -167,7 +164,7 @@ class WorkflowRuns:
         names = None if steps is None else list(steps)
         without = passed_over(spec, inputs) if inputs is not None else set()
         required = tuple(required_by(spec, names, find=find, without=without))
-        self.tell(events.PreflightStarted, prerequisites=required)
+        self._tell(events.PreflightStarted, prerequisites=required)
         began = time.perf_counter()
         checked = await check_prerequisites(spec, workflows.registry, names, find=find, without=without)
         for check in checked:
@@ -176,14 +173,14 @@ class WorkflowRuns:
                 "message": check.message,
             }  # fmt: skip
             if check.ok:
-                self.tell(events.PreflightCheckPassed, **facts)
+                self._tell(events.PreflightCheckPassed, **facts)
             else:
-                self.tell(
+                self._tell(
                     events.PreflightCheckFailed, **facts, remediation=check.remediation,
                     affected_steps=check.affected_steps,
                 )  # fmt: skip
         failed = [check for check in checked if not check.ok]
-        self.tell(
+        self._tell(
             events.PreflightCompleted, success=not failed, passed_count=len(checked) - len(failed),
             failed_count=len(failed), total_duration_ms=(time.perf_counter() - began) * 1000,
         )  # fmt: skip
@@ -290,19 +287,15 @@ class WorkflowRuns:
         Raises:
             ConfigurationError: the workflow has no step of a name.
         """
-        from detent.flows.workflow.child_flows import every
-
-        known = [step.name for step in every(self.spec.steps)]
-        names = (
-            known if selection == "all" else [name.strip() for name in selection.split(",") if name.strip()]
-        )
+        kinds = {step.name: step.type for step in self.spec.every_step()}
+        named = [name.strip() for name in selection.split(",") if name.strip()]
+        names = list(kinds) if selection == "all" else named
         for name in names:
-            if name not in known:
+            if name not in kinds:
                 raise ConfigurationError(
-                    f"Workflow '{self.spec.name}' has no step '{name}' to shadow.{nearest(name, known)}"
+                    f"Workflow '{self.spec.name}' has no step '{name}' to shadow.{nearest(name, kinds)}"
                 )
-        kinds = {step.name: step.type.value for step in every(self.spec.steps)}
-        return {"steps": {name: {"shadow": True} for name in names if kinds[name] == "python"}}
+        return {"steps": {name: {"shadow": True} for name in names if kinds[name] is StepType.PYTHON}}
 
     async def fork_from(
         self, engine: Engine, checkpoint_id: str, prepared: Prepared, *, new_id: str | None = None

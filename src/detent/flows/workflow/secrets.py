@@ -15,8 +15,8 @@ from detent.engine.calls import call
 from detent.engine.context import StepContext
 from detent.engine.step_failures import TRANSIENT
 from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
-from detent.flows.workflow.inputs import SECRET, inputs_hash, variable
-from detent.flows.workflow.scope import SECRETS
+from detent.flows.workflow.inputs import SECRET, inputs_hash, is_secret, variable
+from detent.flows.workflow.run_data import SECRETS
 from detent.flows.workflow.spec import InputSpec
 from detent.kernel.plain import encode, to_plain
 
@@ -32,12 +32,8 @@ def marks_for(declared: Mapping[str, InputSpec]) -> dict[str, str]:
 def marked(inputs: Mapping[str, Any], marks: Mapping[str, str]) -> dict[str, Any]:
     """Return the inputs with marks in place of secrets."""
     return {
-        name: marks[name] if name in marks and _is_secret(value) else value for name, value in inputs.items()
+        name: marks[name] if name in marks and is_secret(value) else value for name, value in inputs.items()
     }
-
-
-def _is_secret(value: Any) -> bool:
-    return isinstance(value, Mapping) and SECRET in value
 
 
 def hash_of(declared: Mapping[str, InputSpec], inputs: Mapping[str, Any]) -> str:

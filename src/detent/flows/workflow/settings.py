@@ -19,8 +19,6 @@ workflow: Keys = dict.fromkeys(("max_parallel", "allow_private"))
 validation: Keys = {"stages": {"*": dict.fromkeys(("command", "fix_command", "timeout"))}}
 notify: Keys = dict.fromkeys(("folder", "webhook_env"))
 
-STAGES = ("format", "lint", "typecheck", "test")
-"""Stages that every project has, with or without a command."""
 MAX_PARALLEL = 8
 SHORTEST, LONGEST = 30.0, 600.0
 """Limits of a stage's timeout, in seconds."""

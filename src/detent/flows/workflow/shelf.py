@@ -165,7 +165,7 @@ class WorkflowShelf:
         return read.spec
 
     def finder(self, base: Path) -> Callable[[str], WorkflowSpec]:
-        """Return the function with which `check_workflow` finds other workflows from the folder `base`."""
+        """Return the function with which `check_read` finds other workflows from the folder `base`."""
         return lambda name: self.spec(name, base)
 
 

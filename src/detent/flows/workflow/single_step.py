@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from detent.flows.workflow.child_flows import every
-from detent.flows.workflow.scope import OUTER, STEP
-from detent.flows.workflow.spec import StepSpec, WorkflowSpec
+from detent.flows.workflow.run_data import OUTER, STEP
+from detent.flows.workflow.spec import StepSpec, WorkflowSpec, every
 from detent.kernel.errors import ConfigurationError, nearest
 
 ONLY = "only-"

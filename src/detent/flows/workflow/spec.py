@@ -6,14 +6,14 @@ Nothing is resolved or looked up; texts that may hold expressions are kept as wr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from detent.authoring.model import AtLeast, Pattern, Written
 from detent.authoring.problem import Place, either
-from detent.dispatch.autonomy import StepType
 from detent.dispatch.config import UNSAID, StepConfig
+from detent.flows.workflow.step_type import StepType
 
 InputType = Literal["string", "integer", "boolean", "float", "object", "array"]
 
@@ -98,6 +98,11 @@ class StepSpec:
     def inner(self) -> tuple[StepSpec, ...]:
         """Steps nested in this one."""
         return ()
+
+    @property
+    def own_config(self) -> StepConfig | None:
+        """Its `config`; None if it has none."""
+        return None if self.config is UNSAID else self.config
 
     def at(self, part: str) -> Place:
         """Place of a part of the step; of the step itself if the part has none."""
@@ -246,6 +251,15 @@ class CheckpointStep(StepSpec):
         _Text)] = None
 
 
+def every(steps: Iterable[StepSpec]) -> Iterator[StepSpec]:
+    """Yield steps and all steps nested in them, in the order of the file."""
+    waiting = [*steps][::-1]
+    while waiting:
+        step = waiting.pop()
+        yield step
+        waiting.extend(reversed(step.inner))
+
+
 STEPS: Mapping[StepType, type[StepSpec]] = {
     kind.type: kind
     for kind in (
@@ -289,12 +303,8 @@ class WorkflowSpec:
     """The file as plain values, from which its fingerprint is computed."""
 
     def every_step(self) -> Iterator[StepSpec]:
-        """Yield all steps, nested ones included, in the order of the file."""
-        waiting = list(reversed(self.steps))
-        while waiting:
-            step = waiting.pop()
-            yield step
-            waiting.extend(reversed(step.inner))
+        """All steps, nested ones included, in the order of the file."""
+        return every(self.steps)
 
 
 # fmt: on

@@ -6,9 +6,9 @@ The file's own layer and the project's `steps` are merged as when the step runs;
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from detent.authoring.document import below
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
@@ -24,6 +24,24 @@ DISPATCH_AGENT = "dispatch"
 """The agent that performs python steps in agent mode; it always exists."""
 
 
+class CheckSettings(NamedTuple):
+    """What is known of the project in which a workflow is checked."""
+
+    tools: Container[str] | None = None
+    """The callable tools; None if they are not known."""
+    steps: Mapping[str, Any] = {}
+    agents: Mapping[str, Any] = {}
+    executor: bool | None = None
+    """Whether an executor is configured; None if that is not known."""
+    forced: bool = False
+    """Whether agents are switched off."""
+    workflows: tuple[str, ...] = ()
+    """Names of workflows to suggest."""
+
+
+UNKNOWN_PROJECT = CheckSettings()
+
+
 class Performers:
     """Checks who performs the steps of a workflow."""
 
@@ -32,25 +50,18 @@ class Performers:
         spec: WorkflowSpec,
         registry: Registry,
         findings: Findings,
-        *,
-        steps: Mapping[str, Any],
-        agents: Mapping[str, Any],
-        executor: bool | None,
-        forced: bool,
+        settings: CheckSettings,
     ) -> None:
         self.spec = spec
         self.registry = registry
         self.findings = findings
-        self.step_settings = steps
-        self.agent_settings = agents
-        self.executor = executor
-        self.forced = forced
+        self.settings = settings
         self.layers = self._layers()
 
     def _layers(self) -> dict[str, StepConfig]:
         """The project's `steps`, as layers; unreadable ones are reported when the settings are read."""
         layers: dict[str, StepConfig] = {}
-        for key, setting in self.step_settings.items():
+        for key, setting in self.settings.steps.items():
             if isinstance(setting, StepConfig):
                 layers[str(key)] = setting
             elif isinstance(setting, Mapping):
@@ -70,7 +81,7 @@ class Performers:
                 break
         if step.name in self.layers:
             layers[step.name] = self.layers[step.name]
-        if self.forced and self.handlerless(step):
+        if self.settings.forced and self.handlerless(step):
             subject = "an agent step" if isinstance(step, AgentStep) else "this generator"
             message = f"agents are switched off, but {subject} has no handler to run instead."
             self.findings.at(step, "type", "E022", message)
@@ -117,7 +128,7 @@ class Performers:
             self.findings.at(
                 step, _config_part(step, source, "autonomy"), code, f"{_layer_prefix(source)}{message}"
             )
-        if self.executor is False and resolved.config.autonomy is not AutonomyLevel.OPERATOR:
+        if self.settings.executor is False and resolved.config.autonomy is not AutonomyLevel.OPERATOR:
             source = resolved.sources["mode"]
             message = (
                 f"{_layer_prefix(source)}mode: agent, but no executor is configured: the handler will run."
@@ -137,7 +148,7 @@ class Performers:
                 f"{_layer_prefix(source)}mode means nothing to {a(step)} step; an agent is asked as always."
             )
             self.findings.at(step, _config_part(step, source, "mode"), "W004", message)
-        if self.executor is False and handlerless and not self.forced:
+        if self.settings.executor is False and handlerless and not self.settings.forced:
             message = f"no executor is configured, and {a(step)} step cannot run without one."
             self.findings.at(step, "type", "W005", message)
 
@@ -157,7 +168,7 @@ class Performers:
         try:
             return resolve(
                 step.name, flow=flow, inline=inline, steps=layers, tools=tools, natural=natural,
-                max_autonomy=cap, forced=self.forced and natural is StepMode.DETERMINISTIC,
+                max_autonomy=cap, forced=self.settings.forced and natural is StepMode.DETERMINISTIC,
             )  # fmt: skip
         except StepConfigError as error:
             for layer, name, text in error.found:
@@ -169,7 +180,7 @@ class Performers:
     def project(self) -> None:
         """E025: the project's settings configure only steps and agents that exist."""
         names = [step.name for step in self.spec.every_step() if step.name]
-        for key in self.step_settings:
+        for key in self.settings.steps:
             parts = str(key).split("/")
             if len(parts) == 3 and parts[0] == FLOW:
                 parts = parts[1:]
@@ -180,7 +191,7 @@ class Performers:
             message = f"the project's settings configure the step '{cut(key)}', which is not there."
             self.findings.wrong("E025", self.spec.place, below("settings.steps", str(key)), message, meant)
         known = (*self.registry.agents.names, DISPATCH_AGENT)
-        for key in self.agent_settings:
+        for key in self.settings.agents:
             if key not in known and key not in self.registry.agents:
                 message = f"the project's settings configure the agent '{cut(key)}', which is not there."
                 path = below("settings.agents", str(key))

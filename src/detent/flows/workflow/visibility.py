@@ -111,5 +111,4 @@ def _kind_inside(step: StepSpec) -> Kind:
         return "option"
     if isinstance(step, ValidateStep):
         return "on_failure"
-    side_by_side = isinstance(step, LoopStep) and not step.has_for_each and step.until is None
-    return "apart" if side_by_side else "body"
+    return "apart" if isinstance(step, LoopStep) and step.apart else "body"

@@ -1,7 +1,7 @@
 """Lanes beside the layers: moves that lead back on the right, moves into shared ends on the left.
 
-A lane starts at the side of a box when nothing stands between, else below it, and ends likewise at the side
-or from above. Lanes keep clear of every layer they pass and of one another; shorter ones lie further in.
+A lane starts at the side of a box if nothing is in between, otherwise below it, and ends likewise at the side
+or from above. Lanes keep clear of the layers they pass and of each other; shorter lanes are further inside.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class Rails:
 
 
 class _Skyline:
-    """How far out everything reaches at each height on one side of the drawing."""
+    """The outermost extent at each height on one side of the drawing."""
 
     def __init__(self, places: Places, side: int) -> None:
         self._side = side
@@ -230,7 +230,7 @@ class _Skyline:
             self._taken.append((high, low, reach + CLEAR - LANE))
 
     def take(self, high: float, low: float, label: float) -> float:
-        """A lane from one height to another, as far in as it can be."""
+        """A lane from one height to another, as far inside as possible."""
         reach = max(
             (out for above, below, out in self._taken if above <= low + 6.0 and below >= high - 6.0),
             default=0.0,
@@ -274,7 +274,7 @@ def _beside(
     runs: Sequence[tuple[float, float, float]],
     others: Sequence[Label],
 ) -> Label:
-    """A label right of its lane, as near to its middle as it stands clear of other wires and labels."""
+    """A label right of its lane, as near to its middle as other wires and labels allow."""
     wide = max(width(line, LABEL_SIZE) for line in lines) + 4.0
     high = LABEL_LINE * len(lines) + 4.0
     ys = sorted(y for x, y in points if x == lane)

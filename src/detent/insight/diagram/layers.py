@@ -1,6 +1,6 @@
-"""Layered graph drawing in the abstract: cycles broken, layers given, crossings reduced, places found.
+"""Layered graph drawing: breaks cycles, assigns layers, reduces crossings, places nodes.
 
-Knows numbers only. Nodes are whole numbers; in `layers` each stands in the list of its layer.
+Nodes are whole numbers; `layers` lists the nodes of each layer.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ def back_arcs(count: int, out: Mapping[int, Sequence[int]], start: int) -> set[A
         open_nodes = {root}
         stack = [(root, iter(out.get(root, ())))]
         while stack:
-            here, rest = stack[-1]
+            node, rest = stack[-1]
             for to in rest:
                 if to in open_nodes:
-                    back.add((here, to))
+                    back.add((node, to))
                 elif to not in seen:
                     seen.add(to)
                     open_nodes.add(to)
                     stack.append((to, iter(out.get(to, ()))))
                     break
             else:
-                open_nodes.discard(here)
+                open_nodes.discard(node)
                 stack.pop()
     return back
 
 
 def ranks(count: int, arcs: Iterable[Arc]) -> list[int]:
-    """The layer of each node: one below the lowest of those before it. The arcs must have no cycle."""
+    """The layer of each node, one below its lowest predecessor. The arcs must have no cycle."""
     after: dict[int, list[int]] = {}
     waiting = [0] * count
     for frm, to in arcs:

@@ -99,7 +99,7 @@ class _Plan:
         self._measure_ports()
         self._place_down()
 
-    # -- what there is --------------------------------------------------------------------------------------
+    # -- states and links ------------------------------------------------------------------------------------
 
     def _links(self) -> list[Link]:
         links: dict[Arc, Link] = {}
@@ -147,7 +147,7 @@ class _Plan:
     def _layer(self) -> None:
         rank = ranks(self.count, [(link.frm, link.to) for link in self.forward])
         touched = {end for link in self.forward for end in (link.frm, link.to)}
-        # An end that is only fallen into stands in the last row, at the left, where its lane comes down.
+        # An end that only shared lanes lead to is in the last row, at the left, below its lane.
         self.aside = [
             number
             for number in range(self.count)
@@ -179,7 +179,7 @@ class _Plan:
         return 34.0 + max((width(line, LABEL_SIZE) for line in link.lines), default=0.0)
 
     def _chains(self) -> list[Arc]:
-        """Lead long links through the layers between; a label stands in the first layer below its state."""
+        """Lead long links through the layers between; a label is in the first layer below its state."""
         arcs: list[Arc] = []
         fresh = self.count
         for link in self.forward:
@@ -199,11 +199,11 @@ class _Plan:
         return arcs
 
     def _reading_order(self) -> list[int]:
-        """Nodes breadth first along the table, so that equal choices stand in the table's order."""
+        """Nodes in breadth-first order, so that equal choices keep the order of the table."""
         after: dict[int, list[int]] = {}
         for link in self.forward:
-            for here, successor in pairwise(link.chain):
-                after.setdefault(here, []).append(successor)
+            for node, successor in pairwise(link.chain):
+                after.setdefault(node, []).append(successor)
         seen = dict.fromkeys([self.index[self.table.start]])
         todo = list(seen)
         for node in todo:
@@ -262,7 +262,7 @@ class _Plan:
     # -- shapes ---------------------------------------------------------------------------------------------
 
     def drawn(self) -> Layout:
-        """The finished shapes, moved so that nothing stands left of the margin."""
+        """The finished shapes, moved so that nothing is left of the margin."""
         self.boxes = [self._box(number) for number in range(self.count)]
         start = self.boxes[self.index[self.table.start]]
         wires = self._forward_wires()

@@ -1,4 +1,4 @@
-"""What a run's path marks in a drawing: visits of states, moves made, and where the run stands."""
+"""The marks of a run's path in a drawing: visited states, moves made, and the current state."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ class Marks:
 
     @classmethod
     def of(cls, table: Table, moves: Sequence[tuple[str, str]], current: str | None) -> Marks:
-        """The marks of a path; what the table does not have (from before a migration, say) is left out."""
+        """The marks of a path; states and moves unknown to the table, after a migration, are left out."""
         known = set(table.states)
         visits: dict[str, int] = {}
         taken: dict[tuple[str, str], int] = {}
-        stood: str | None = None
+        previous: str | None = None
         for frm, to in moves:
-            entered = [to] if frm == stood else [frm, to]  # the first move, or a jump: `frm` was entered too
+            entered = (
+                [to] if frm == previous else [frm, to]
+            )  # the first move, or a jump: `frm` was entered too
             for state in entered:
                 visits[state] = visits.get(state, 0) + 1
             taken[frm, to] = taken.get((frm, to), 0) + 1
-            stood = to
-        if current is not None and current != stood:
+            previous = to
+        if current is not None and current != previous:
             visits[current] = visits.get(current, 0) + 1
         pairs = {(edge.frm, edge.to) for edge in table.edges}
         return cls(

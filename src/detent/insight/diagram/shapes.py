@@ -1,4 +1,4 @@
-"""The shapes a drawing is made of, with their places."""
+"""The shapes of a drawing, with their positions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Box:
     w: float
     h: float
     lines: tuple[str, ...]
-    """Its name as it is written, line by line."""
+    """The lines of its name."""
 
     @property
     def right(self) -> float:
@@ -32,12 +32,12 @@ class Box:
 
     @property
     def cx(self) -> float:
-        """Middle, across."""
+        """Horizontal centre."""
         return self.x + self.w / 2
 
     @property
     def cy(self) -> float:
-        """Middle, down."""
+        """Vertical centre."""
         return self.y + self.h / 2
 
 
@@ -75,4 +75,4 @@ class Layout:
     boxes: tuple[Box, ...]
     wires: tuple[Wire, ...]
     mark: Point
-    """Where the mark of the start stands."""
+    """Position of the start mark."""

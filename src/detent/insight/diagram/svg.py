@@ -1,4 +1,4 @@
-"""Paints a layout as SVG: boxes, wires, labels and, where a path is given, the way a run took."""
+"""Draws a layout as SVG: boxes, wires, labels and, if there is one, the path of a run."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def _corners(points: Sequence[Point]) -> str:
 
 
 def _short(frm: Point, to: Point, by: float) -> Point:
-    """The point `by` pixels before `to` on the way from `frm`."""
+    """The point `by` pixels before `to` on the line from `frm`."""
     far = math.dist(frm, to)
     if far <= by:
         return frm
@@ -291,7 +291,7 @@ Area = tuple[float, float, float, float]
 
 
 def _counts(layout: Layout, marks: Marks) -> Iterator[str]:
-    """Small counts on what was visited or taken more than once, each where it hides nothing."""
+    """Counts beside states and moves that occurred more than once, placed where they hide nothing."""
     taken: list[Area] = [(box.x - 3, box.y - 3, box.right + 3, box.bottom + 3) for box in layout.boxes]
     for wire in layout.wires:
         if wire.label is not None:

@@ -1,6 +1,6 @@
-"""How wide a text will be, and how it is broken into lines, with no font at hand.
+"""Estimates the width of texts without a font, and breaks them into lines.
 
-Widths are those of a wide common sans serif, so that a box made for a text holds it in any ordinary font.
+Widths are those of a wide common sans serif, so that a text fits into its box in any ordinary font.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _share(character: str) -> float:
 
 
 def wrap(text: str, size: float, limit: float, most: int) -> tuple[str, ...]:
-    """A text in at most `most` lines of at most `limit` pixels, broken at word ends where there are any."""
+    """Break a text into at most `most` lines of at most `limit` pixels, between words if possible."""
     rest = clean(text)
     lines: list[str] = []
     while rest:
@@ -44,7 +44,7 @@ def wrap(text: str, size: float, limit: float, most: int) -> tuple[str, ...]:
 
 
 def _fitting(text: str, size: float, limit: float) -> int:
-    """How many characters go on the first line."""
+    """Number of characters that fit on the first line."""
     used, last = 0.0, 0
     for at, character in enumerate(text):
         used += _share(character) * size
@@ -56,7 +56,7 @@ def _fitting(text: str, size: float, limit: float) -> int:
 
 
 def cut(text: str, size: float, limit: float) -> str:
-    """One line of at most `limit` pixels, with an ellipsis where something is left out."""
+    """Cut a line to `limit` pixels, with an ellipsis."""
     if width(text, size) <= limit:
         return text
     kept = text
@@ -66,7 +66,7 @@ def cut(text: str, size: float, limit: float) -> str:
 
 
 def clean(text: str) -> str:
-    """A text without line breaks and without what XML cannot hold."""
+    """A text on one line, without characters that XML cannot hold."""
     line = " ".join(text.split())
     return "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line

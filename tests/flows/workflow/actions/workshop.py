@@ -29,7 +29,7 @@ from detent.engine.step import Step
 from detent.engine.tools import Tool
 from detent.flows.workflow.actions import SHIPPED
 from detent.flows.workflow.registry import Action, Registry
-from detent.flows.workflow.steps.python import telling
+from detent.flows.workflow.steps.python import notifying
 from detent.kernel.entries import EffectDone, Ended, Moved, Proposed
 from detent.kernel.machine import Machine
 from detent.kernel.placeholders import receipts_in
@@ -269,7 +269,7 @@ def _lands(said: Action) -> dict[str, Any]:
     """Where an action's output goes; one that tells something concludes."""
     if said.tells is None:
         return {"into": "output"}
-    return {"conclude": telling(said, lambda ctx, output: Outcome(set={"output": output}))}
+    return {"conclude": notifying(said, lambda ctx, output: Outcome(set={"output": output}))}
 
 
 def step_of(said: Action) -> Step:

@@ -14,12 +14,13 @@ import pytest
 
 from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.cli.main import run as detent
-from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode, StepType
+from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
 from detent.dispatch.executor import StepExecutor
 from detent.dispatch.prompt import LEAD_IN
 from detent.engine.schemas import misfits
 from detent.flows.workflow.actions import SHIPPED
 from detent.flows.workflow.registry import Registry
+from detent.flows.workflow.step_type import StepType
 from detent.kernel.status import Status
 from tests.flows.workflow.dispatch.project import TWICE
 

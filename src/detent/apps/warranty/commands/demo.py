@@ -53,15 +53,15 @@ def settings_for(folder: Path) -> Settings:
     return Settings(folder, values=FACTS)
 
 
-def _folder(said: Path | None) -> Path:
+def _folder(folder: Path | None) -> Path:
     from detent.kernel.errors import ConfigurationError
 
-    if said is None:
+    if folder is None:
         return Path(tempfile.mkdtemp(prefix="detent-warranty-"))
-    if said.exists() and (not said.is_dir() or any(said.iterdir())):
-        raise ConfigurationError(f"{said} is there and not empty. Name a new folder.")
-    said.mkdir(parents=True, exist_ok=True)
-    return said.resolve()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigurationError(f"{folder} is there and not empty. Name a new folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder.resolve()
 
 
 def _told(lines: Any, told: MailResult) -> None:
@@ -87,11 +87,11 @@ async def _afterwards(box: Mailbox, folder: Path) -> None:
     say()
     tickets = box.components.tickets
     assert isinstance(tickets, Tickets)
-    found = await tickets.list()
-    say(paint(f"Tickets: {len(found)} in {folder / 'warranty.db'}", bold=True))
+    listed = await tickets.list()
+    say(paint(f"Tickets: {len(listed)} in {folder / 'warranty.db'}", bold=True))
     table(
         ("TICKET", "PRIORITY", "SUBJECT"),
-        [(one.ticket_id, one.priority, one.subject) for one in reversed(found)],
+        [(ticket.ticket_id, ticket.priority, ticket.subject) for ticket in reversed(listed)],
     )
     say()
     say(flow_metrics(await box.engine.store.edges(box.components.flow.name)).report)

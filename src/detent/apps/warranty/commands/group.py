@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from detent.apps.warranty.commands import reports
-from detent.cli import options
+from detent.apps.warranty.commands.run import mailbox_workspace
+from detent.cli.options import Older, Options, takes
 
 if TYPE_CHECKING:
     from detent.adapters.mail.message import EmailMessage
@@ -39,22 +42,13 @@ MailFile = Annotated[Path, typer.Argument(metavar="FILE", help="A mail, as an .e
 
 @group.command("init")
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder, or an empty one.")],
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="A new folder, or an empty one.")],
 ) -> None:
     """Make a project folder: step files, templates, settings, cases."""
-    from detent.apps.warranty.project import make_project
-    from detent.cli.output import say
-    from detent.runtime.trust import trusted_as_made
+    from detent.apps.warranty.app import APP
+    from detent.cli.new import begin
 
-    with trusted_as_made(folder.absolute()):
-        made = make_project(folder)
-    say(f"Made {folder} with {made} files. Next:")
-    say(f"  cd {folder}")
-    say("  detent trust --always                          (the files are yours to edit)")
-    say("  detent warranty registry import registry.csv   (your devices; a sample is there)")
-    say("  cp mail/samples/*.eml mail/inbox               (mails to try it with)")
-    say("  detent run warranty --once                     (answers every *.eml in mail/inbox)")
-    say("  detent check warranty                          (after you changed step files or templates)")
+    begin(APP, folder)
 
 
 @group.command("demo")
@@ -77,31 +71,30 @@ def demo(
 
 
 @group.command("attention")
-def attention(json: options.Json = False, store: options.Store = None, config: options.Config = None) -> None:
+@takes("json", "store", "config")
+async def attention(options: Options) -> None:
     """List mails a person must see, and the next command for each."""
-    from detent.cli.output import brief, say, say_json, table
-    from detent.cli.workspace import run_async
+    from detent.cli.output import brief, say
 
-    workspace = _workspace(store, config, looks=True)
-    matters = run_async(_attention(workspace))
-    if json:
-        say_json([matter.to_plain() for matter in matters])
-        return
-    if not matters:
-        say("Nobody has to look at anything.")
-        return
-    table(
-        ("MAIL", "SINCE", "WHAT", "REASON", "NEXT"),
-        [
-            (one.mail_key, brief(one.since), one.what, one.reason or "-", _next(workspace, one))
-            for one in matters
-        ],
+    workspace = mailbox_workspace(options, looks=True)
+    matters = await _matters(workspace)
+    options.print_rows(
+        [matter.to_plain() for matter in matters],
+        {
+            "MAIL": "mail",
+            "SINCE": lambda row: brief(row["since"]),
+            "WHAT": "what",
+            "REASON": "reason",
+            "NEXT": lambda row: _next(workspace, row),
+        },
+        empty="No mail needs attention.",
     )
-    if (run := next((one.run_id for one in matters if one.run_id), None)) is not None:
+    run = next((matter.run_id for matter in matters if matter.run_id), None)
+    if run is not None and not options.json:
         say(f"What happened to one of them: {workspace.command('why', run)}")
 
 
-async def _attention(workspace: Workspace) -> list[Matter]:
+async def _matters(workspace: Workspace) -> list[Matter]:
     from detent.apps.warranty.attention import attention as gather
 
     settings = _settings(workspace)
@@ -116,7 +109,7 @@ async def _attention(workspace: Workspace) -> list[Matter]:
 
 
 def _fingerprints(workspace: Workspace) -> dict[str, str]:
-    """Those of the flows at hand; of none where the files cannot be read just now, or nobody trusts them."""
+    """Fingerprints of the flows; none if their files cannot be read or are not trusted."""
     from detent.apps.warranty.mailbox import flows
     from detent.kernel.errors import DetentError
 
@@ -128,346 +121,271 @@ def _fingerprints(workspace: Workspace) -> dict[str, str]:
         return {}
 
 
-def _next(workspace: Workspace, matter: Matter) -> str:
+def _next(workspace: Workspace, matter: Mapping[str, Any]) -> str:
     from detent.cli.output import brief, clean
 
-    if not matter.command:
-        return f"look at it: {clean(matter.place)}" if matter.place else "look at it in its mailbox"
-    said = workspace.command(*matter.command)
-    return f"{said}   (by itself: {brief(matter.again_at)})" if matter.again_at is not None else said
+    if not matter["command"]:
+        place = matter["place"]
+        return f"look at it: {clean(place)}" if place else "look at it in its mailbox"
+    command = workspace.command(*matter["command"][1:])
+    again_at = matter["again_at"]
+    return f"{command}   (by itself: {brief(again_at)})" if again_at is not None else command
 
 
 @group.command("retry")
-def retry(
+@takes("json", "store", "config", "log")
+async def retry(
+    options: Options,
     mail: Annotated[str, typer.Argument(metavar="MAIL", help="A mail's key, or one of its runs.")],
     whole: Annotated[bool, typer.Option("--whole", help="Begin at the first step again.")] = False,
-    json: options.Json = False,
-    store: options.Store = None,
-    config: options.Config = None,
-    verbose: options.Verbose = 0,
-    log_level: options.LogLevel = None,
 ) -> int:
     """Run a mail again, from where it failed or from the start."""
-    from detent.apps.warranty.commands.run import configure_log
-    from detent.cli.workspace import run_async
-
-    workspace = _workspace(store, config)
-    configure_log(workspace.settings, verbose, log_level, json=json)
-    return run_async(_retry(workspace, mail, whole, json))
-
-
-async def _retry(workspace: Workspace, said: str, whole: bool, json: bool) -> int:
     from detent.apps.warranty.commands.lines import MailLines, told_plain
-    from detent.apps.warranty.commands.run import BAD, learn
+    from detent.apps.warranty.commands.run import BAD, configure_log, learn
     from detent.apps.warranty.mailbox import opened
     from detent.cli.output import say, say_json
 
+    workspace = mailbox_workspace(options)
+    configure_log(workspace.settings, options.verbose, options.log_level, json=options.json)
+    said = mail
     others = [found.flow for found in workspace.catalog.all().values()]
     lines = MailLines()
-    async with opened(workspace.settings, others=others, observers=[] if json else [lines]) as box:
+    async with opened(workspace.settings, others=others, observers=[] if options.json else [lines]) as box:
         learn(lines, box)
         record = await _record(box.records, said)
         with lines:
-            told = await box.service().retry(record, whole=whole)
-        if told is None:
+            result = await box.service().retry(record, whole=whole)
+        if result is None:
             return 130
-        if json:
-            say_json(told_plain(told))
+        if options.json:
+            say_json(told_plain(result))
         else:
-            lines.told(told)
-            if told.what in BAD and told.run_id:
-                say(f"    {workspace.command('why', told.run_id)}")
-            elif told.what == "waiting":
+            lines.told(result)
+            if result.what in BAD and result.run_id:
+                say(f"    {workspace.command('why', result.run_id)}")
+            elif result.what == "waiting":
                 say(f"    {workspace.command('warranty', 'attention')}")
-        return 1 if told.what in BAD else 0
+        return 1 if result.what in BAD else 0
 
 
-async def _record(records: Records, said: str) -> Record:
-    """The mail somebody means."""
+async def _record(records: Records, text: str) -> Record:
+    """The mail of a key, a prefix of a key, or a run."""
     from detent.apps.warranty.intake_records import key_in
     from detent.kernel.errors import ConfigurationError
 
-    key = (key_in(said) or said).strip().lower()
-    found = await records.by_key(key) if key else []
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise ConfigurationError(f"No mail '{said}' is known here. See: detent warranty attention")
-    keys = ", ".join(one.mail_key for one in found)
-    raise ConfigurationError(f"'{said}' is the beginning of several mails: {keys}.")
+    key = (key_in(text) or text).strip().lower()
+    matches = await records.by_key(key) if key else []
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
+        raise ConfigurationError(f"No mail '{text}' is known here. See: detent warranty attention")
+    keys = ", ".join(record.mail_key for record in matches)
+    raise ConfigurationError(f"'{text}' is the beginning of several mails: {keys}.")
 
 
 @group.command("purge")
-def purge(
-    older: Annotated[
-        str | None,
-        typer.Option("--older", metavar="AGE", help="Runs that ended longer ago than this: 30d, 12h."),
-    ] = None,
-    store: options.Store = None,
-    config: options.Config = None,
-) -> None:
+@takes("store", "config")
+async def purge(options: Options, older: Older = None) -> None:
     """Drop the texts of mails that are done; what happened stays."""
     import time
 
+    from detent.apps.warranty.events import LEGACY
+    from detent.apps.warranty.purge import purge_texts
     from detent.cli.output import say
     from detent.cli.values import read_time
-    from detent.cli.workspace import run_async
+    from detent.insight.formatting import count
 
-    workspace = _workspace(store, config)
+    workspace = mailbox_workspace(options)
     days = _settings(workspace).privacy.keep_bodies_days
     before = read_time(older, "--older") if older is not None else time.time() - days * 86400
     assert before is not None
-    dropped = run_async(_purge(workspace, before))
-    say(f"{dropped} text{'s' if dropped != 1 else ''} dropped.")
-
-
-async def _purge(workspace: Workspace, before: float) -> int:
-    from detent.apps.warranty.events import LEGACY
-    from detent.apps.warranty.purge import purge_texts
-
     async with workspace.store() as store:
-        return await purge_texts(store, ("warranty", LEGACY), before, all_runs=True)
+        dropped = await purge_texts(store, ("warranty", LEGACY), before, all_runs=True)
+    say(f"{count(dropped, 'text')} dropped.")
 
 
 # -- one thing alone ----------------------------------------------------------------------------------------
 
 
 @group.command("step")
-def step(
+@takes("json", "config")
+async def step(
+    options: Options,
     name: Annotated[str, typer.Argument(metavar="ID", help="A step: its id, or the beginning of it.")],
     mail: Annotated[Path, typer.Option("--mail", metavar="FILE", help="The mail, as an .eml file.")],
     data: Annotated[
         Path | None, typer.Option("--data", metavar="FILE", help="What the step needs: JSON or YAML.")
     ] = None,
-    json: options.Json = False,
-    config: options.Config = None,
 ) -> None:
     """Have one step answer; nothing is performed."""
     from detent.apps.warranty.mailbox import response_generator
     from detent.cli.output import paint, say, say_json
-    from detent.cli.workspace import run_async
     from detent.kernel.plain import to_plain
 
-    workspace = _workspace(None, config)
+    workspace = mailbox_workspace(options)
     generator = response_generator(workspace.settings)
-    found = run_async(generator.generate_step_response(name, _mail(mail, _settings(workspace)), _data(data)))
-    if json:
+    message = _mail(mail, _settings(workspace))
+    response = await generator.generate_step_response(name, message, _data(data))
+    if options.json:
         plain = {
-            "step": found.step_name, "next_step": found.next_step, "response_text": found.response_text,
-            "metadata": found.metadata,
+            "step": response.step_name, "next_step": response.next_step,
+            "response_text": response.response_text, "metadata": response.metadata,
             "function_calls": [
                 {"function": call.function_name, "kind": call.kind, "arguments": call.arguments}
-                for call in found.function_calls
+                for call in response.function_calls
             ],
         }  # fmt: skip
         say_json(to_plain(plain))
         return
-    say(f"{paint(found.step_name, bold=True)} → {found.next_step}   {found.metadata['mode']}")
-    for line in found.response_text.splitlines():
+    say(f"{paint(response.step_name, bold=True)} → {response.next_step}   {response.metadata['mode']}")
+    for line in response.response_text.splitlines():
         say(f"  {line}".rstrip())
 
 
 @group.command("serial")
-def serial(mail: MailFile, json: options.Json = False, config: options.Config = None) -> None:
+@takes("json", "config")
+def serial(options: Options, mail: MailFile) -> None:
     """Find the serial number in a mail."""
     from dataclasses import asdict
 
     from detent.apps.warranty.domain.serials import extract
     from detent.apps.warranty.mail_data import MailView
-    from detent.cli.output import fields, say_json
+    from detent.kernel.plain import to_plain
 
-    read = MailView.of(_mail(mail, _settings(_workspace(None, config, looks=True))))
-    found = extract(read.parts, read.subject)
-    if json:
-        say_json(
-            {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(found).items()}
-        )
-        return
-    fields(
+    read = MailView.of(_mail(mail, _settings(mailbox_workspace(options, looks=True))))
+    extraction = extract(read.parts, read.subject)
+    options.print_record(
+        to_plain(asdict(extraction)),
         [
-            ("serial number", found.serial_number or "none"),
-            ("confidence", f"{found.confidence:g}"),
-            ("found in", str(found.found_in or "")),
-            ("method", found.extraction_method),
-            ("all of them", ", ".join(found.all_detected_serials)),
-            ("ambiguous", "yes" if found.ambiguous else ""),
-        ]
+            ("serial number", extraction.serial_number or "none"),
+            ("confidence", f"{extraction.confidence:g}"),
+            ("found in", str(extraction.found_in or "")),
+            ("method", extraction.extraction_method),
+            ("all of them", ", ".join(extraction.all_detected_serials)),
+            ("ambiguous", "yes" if extraction.ambiguous else ""),
+        ],
     )
 
 
 @group.command("route")
-def route(mail: MailFile, json: options.Json = False, config: options.Config = None) -> None:
+@takes("json", "config")
+async def route(options: Options, mail: MailFile) -> None:
     """Say where a mail would begin, and why."""
     from detent.apps.warranty.mail_data import MailView
     from detent.apps.warranty.mailbox import office_for
     from detent.apps.warranty.router import StepRouter
-    from detent.cli.output import fields, say_json
-    from detent.cli.workspace import run_async
 
-    workspace = _workspace(None, config)
-    components = office_for(workspace.settings)
+    components = office_for(mailbox_workspace(options).settings)
     router = StepRouter(components.handlers, components.settings.orchestration.router)
-    found = run_async(router.route_to_initial_step(MailView.of(_mail(mail, components.settings))))
-    if json:
-        say_json(
-            {"step": found.step_name, "confidence": found.confidence, "method": found.routing_method,
-             "signals": found.signals}
-        )  # fmt: skip
-        return
-    signals = ", ".join(f"{name} {value}" for name, value in found.signals.items())
-    fields(
-        [
-            ("step", found.step_name),
-            ("confidence", f"{found.confidence:g}"),
-            ("method", found.routing_method),
-            ("signals", signals),
-        ]
-    )
+    decision = await router.route_to_initial_step(MailView.of(_mail(mail, components.settings)))
+    plain = {
+        "step": decision.step_name, "confidence": decision.confidence, "method": decision.routing_method,
+        "signals": decision.signals,
+    }  # fmt: skip
+    signals = ", ".join(f"{name} {value}" for name, value in decision.signals.items())
+    shown = {**plain, "confidence": f"{decision.confidence:g}", "signals": signals}
+    options.print_record(plain, [(name, str(value)) for name, value in shown.items()])
 
 
 # -- registry and tickets -----------------------------------------------------------------------------------
 
 
 @registry.command("import")
-def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="Devices, one a line.")],
-    config: options.Config = None,
+@takes("config")
+async def import_(
+    options: Options, file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="Devices, one a line.")]
 ) -> None:
     """Put devices into the registry.
 
     Those of the same serial number are replaced.
     """
     from detent.cli.output import say
-    from detent.cli.workspace import run_async
 
-    done = run_async(_with_registry(_workspace(None, config), lambda there: there.import_csv(file)))
+    async with _opened(options, "registry", create=True) as devices:
+        done = await devices.import_csv(file)
     say(f"{done.added} added, {done.changed} changed, {done.unchanged} unchanged.")
 
 
 @registry.command("show")
-def show_device(
-    serial_number: Annotated[str, typer.Argument(metavar="SERIAL", help="A serial number.")],
-    json: options.Json = False,
-    config: options.Config = None,
+@takes("json", "config")
+async def show_device(
+    options: Options, serial_number: Annotated[str, typer.Argument(metavar="SERIAL", help="A serial number.")]
 ) -> None:
     """Show a device of the registry."""
     from dataclasses import asdict
 
-    from detent.cli.output import fields, say_json
-    from detent.cli.workspace import run_async
     from detent.kernel.errors import ConfigurationError
     from detent.kernel.plain import to_plain
 
-    workspace = _workspace(None, config, looks=True)
-    device = run_async(_with_registry(workspace, lambda there: there.show(serial_number), missing=None))
+    async with _opened(options, "registry") as devices:
+        device = None if devices is None else await devices.show(serial_number)
     if device is None:
         raise ConfigurationError(f"No device '{serial_number}' is registered.")
-    plain = to_plain(asdict(device))
-    if json:
-        say_json(plain)
-    else:
-        fields([(name.replace("_", " "), str(value or "")) for name, value in plain.items()])
-
-
-_MADE = object()
-"""Stands for a file that is made when it is not there."""
-
-
-async def _with_registry(workspace: Workspace, work: Any, missing: Any = _MADE) -> Any:
-    """What `work` finds in the registry, or `missing` where there is no file."""
-    from detent.apps.warranty.tools.registry import Registry
-    from detent.kernel.errors import ConfigurationError
-
-    settings = _settings(workspace)
-    if settings.tools.registry != "sqlite":
-        raise ConfigurationError("The registry is a CRM (tools.registry: crm); look there.")
-    place = _database(workspace, settings)
-    if missing is not _MADE and not place.exists():
-        return missing
-    there = Registry(place)
-    try:
-        return await work(there)
-    finally:
-        await there.close()
+    options.print_record(to_plain(asdict(device)))
 
 
 @tickets.command("list")
-def list_tickets(
+@takes("json", "config")
+async def list_tickets(
+    options: Options,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="The latest so many.")] = 20,
-    json: options.Json = False,
-    config: options.Config = None,
 ) -> None:
     """List tickets, the latest first."""
     from dataclasses import asdict
 
-    from detent.cli.output import say, say_json, table
-    from detent.cli.workspace import run_async
-
-    workspace = _workspace(None, config, looks=True)
-    found = run_async(_with_tickets(workspace, lambda there: there.list(limit), missing=[]))
-    if json:
-        say_json([asdict(one) for one in found])
-    elif not found:
-        say("There are no tickets.")
-    else:
-        table(
-            ("TICKET", "CREATED", "PRIORITY", "STATUS", "SUBJECT"),
-            [(one.ticket_id, one.created_at, one.priority, one.status, one.subject) for one in found],
-        )
+    async with _opened(options, "tickets") as opened:
+        found = [] if opened is None else await opened.list(limit)
+    columns = {
+        "TICKET": "ticket_id", "CREATED": "created_at", "PRIORITY": "priority", "STATUS": "status",
+        "SUBJECT": "subject",
+    }  # fmt: skip
+    options.print_rows([asdict(ticket) for ticket in found], columns, empty="There are no tickets.")
 
 
 @tickets.command("show")
-def show_ticket(
-    ticket: Annotated[str, typer.Argument(metavar="ID", help="A ticket's id.")],
-    json: options.Json = False,
-    config: options.Config = None,
+@takes("json", "config")
+async def show_ticket(
+    options: Options, ticket: Annotated[str, typer.Argument(metavar="ID", help="A ticket's id.")]
 ) -> None:
     """Show a ticket."""
     from dataclasses import asdict
 
-    from detent.cli.output import clean, fields, say_json
-    from detent.cli.workspace import run_async
     from detent.kernel.errors import ConfigurationError
 
-    workspace = _workspace(None, config, looks=True)
-    found = run_async(_with_tickets(workspace, lambda there: there.show(ticket), missing=None))
+    async with _opened(options, "tickets") as opened:
+        found = None if opened is None else await opened.show(ticket)
     if found is None:
         raise ConfigurationError(f"There is no ticket '{ticket}'. See: detent warranty tickets list")
-    if json:
-        say_json(asdict(found))
-    else:
-        fields([(name.replace("_", " "), clean(value or "")) for name, value in asdict(found).items()])
+    options.print_record(asdict(found))
 
 
-async def _with_tickets(workspace: Workspace, work: Any, missing: Any) -> Any:
-    """What `work` finds among the tickets, or `missing` where there is no file."""
+@asynccontextmanager
+async def _opened(options: Options, what: str, *, create: bool = False) -> AsyncIterator[Any]:
+    """The open registry or tickets of the project; None if its file does not exist and is not created."""
+    from detent.apps.warranty.tools.registry import Registry
     from detent.apps.warranty.tools.tickets import Tickets
     from detent.kernel.errors import ConfigurationError
 
+    workspace = mailbox_workspace(options, looks=not create)
     settings = _settings(workspace)
-    if settings.tools.tickets != "sqlite":
-        raise ConfigurationError("Tickets are kept in a CRM (tools.tickets: crm); look there.")
+    if getattr(settings.tools, what) != "sqlite":
+        raise ConfigurationError(f"The project keeps its {what} in a CRM (tools.{what}: crm); look there.")
     place = _database(workspace, settings)
-    if not place.exists():
-        return missing
-    there = Tickets(place)
+    if not create and not place.exists():
+        yield None
+        return
+    opened = Registry(place) if what == "registry" else Tickets(place)
     try:
-        return await work(there)
+        yield opened
     finally:
-        await there.close()
+        await opened.close()
 
 
 # -- helpers ------------------------------------------------------------------------------------------------
 
 
-def _workspace(store: str | None, config: str | None, *, looks: bool = False) -> Workspace:
-    from detent.apps.warranty.commands.run import mailbox_workspace
-
-    return mailbox_workspace(store, config, looks=looks)
-
-
 def _database(workspace: Workspace, settings: WarrantySettings) -> Path:
-    """The application's file, which a project nobody trusts does not name outside its folder."""
+    """The application's file; an untrusted project may not name one outside its folder."""
     place = settings.path(settings.tools.database)
     workspace.require_within(place)
     return place

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detent.cli import options
+from detent.apps.warranty.commands.run import mailbox_workspace
+from detent.cli.options import Options, Since, takes
 
 if TYPE_CHECKING:
     from detent.apps.warranty.rollback import Rollback, RollbackStatus
     from detent.apps.warranty.settings import WarrantySettings
     from detent.cli.workspace import Workspace
     from detent.engine.ports import Store
-
-Since = Annotated[str | None, typer.Option("--since", metavar="WHEN", help="Runs since: 7d, 2026-01-31.")]
 
 
 def add(group: typer.Typer) -> None:
@@ -36,156 +35,118 @@ def add(group: typer.Typer) -> None:
     group.add_typer(back, name="rollback")
 
 
-def stats(
+@takes("json", "store", "config")
+async def stats(
+    options: Options,
     since: Since = None,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write a page of it there.")
     ] = None,
-    json: options.Json = False,
-    store: options.Store = None,
-    config: options.Config = None,
 ) -> None:
     """Report where mails go, where they fail, and what takes long.
 
     Visits, failures, fallbacks and times of every step; ends and common paths.
     """
-    from detent.cli.values import read_time
-    from detent.cli.workspace import run_async
+    import time
 
-    run_async(_stats(_workspace(store, config, looks=True), read_time(since, "--since"), html, json))
-
-
-async def _stats(workspace: Workspace, since: float | None, html: Path | None, json: bool) -> None:
     from detent.apps.warranty.stats import mailbox_stats
-    from detent.cli.output import fit, say_json, warn
+    from detent.apps.warranty.stats_page import page
+    from detent.cli.output import fit, say_json, write
+    from detent.cli.values import read_time
 
-    async with _opened(workspace) as (store, _, rollback):
-        found = await mailbox_stats(store, since)
+    after = read_time(since, "--since")
+    async with _opened(mailbox_workspace(options, looks=True)) as (store, _, rollback):
+        figures = await mailbox_stats(store, after)
         line = await rollback.line()
     if html is not None:
-        import time
-
-        from detent.apps.warranty.stats_page import page
-
-        _write(html, page(found, now=time.time(), since=since, line=line))
-        warn(f"Written to {html}.")
-        if not json:
-            return
-    if json:
-        say_json({**found.to_plain(), "rolled_back": line})
-        return
-    if line is not None:
-        fit(line)
-    for one in found.lines() if found.runs or found.legacy else ["No runs to add up."]:
-        fit(one)
+        write(page(figures, now=time.time(), since=after, line=line), html)
+    if options.json:
+        say_json({**figures.to_plain(), "rolled_back": line})
+    elif html is None:
+        if line is not None:
+            fit(line)
+        for text in figures.lines() if figures.runs or figures.legacy else ["No runs to add up."]:
+            fit(text)
 
 
-def _write(file: Path, text: str) -> None:
-    from detent.kernel.errors import ConfigurationError
-
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"{file} cannot be written: {error.strerror}.") from None
-
-
-def ab(
+@takes("json", "store", "config")
+async def ab(
+    options: Options,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The experiment.")],
     since: Since = None,
-    json: options.Json = False,
-    store: options.Store = None,
-    config: options.Config = None,
 ) -> None:
     """Compare the arms of an experiment on the mails in it."""
-    from detent.cli.values import read_time
-    from detent.cli.workspace import run_async
-
-    run_async(_ab(_workspace(store, config, looks=True), name, read_time(since, "--since"), json))
-
-
-async def _ab(workspace: Workspace, name: str, since: float | None, json: bool) -> None:
     from detent.apps.warranty.experiment import report
     from detent.cli.output import fit, say_json
+    from detent.cli.values import read_time
 
+    workspace = mailbox_workspace(options, looks=True)
+    after = read_time(since, "--since")
     async with _opened(workspace) as (store, settings, _):
-        found = await report(store, name, settings.orchestration.router.experiment, since)
-    if json:
-        say_json(found.to_plain())
+        comparison = await report(store, name, settings.orchestration.router.experiment, after)
+    if options.json:
+        say_json(comparison.to_plain())
         return
-    for one in found.lines():
-        fit(one)
+    for line in comparison.lines():
+        fit(line)
 
 
-def status(json: options.Json = False, store: options.Store = None, config: options.Config = None) -> None:
+@takes("json", "store", "config")
+async def status(options: Options) -> None:
     """Show how mails fare by steps, and what that means.
 
     The rate, the failing steps and runs, and whether legacy mode may be retired.
     """
-    from detent.cli.workspace import run_async
-
-    run_async(_status(_workspace(store, config, looks=True), json))
-
-
-async def _status(workspace: Workspace, json: bool) -> None:
     from detent.cli.output import say, say_json
 
+    workspace = mailbox_workspace(options, looks=True)
     async with _opened(workspace) as (_, settings, rollback):
-        found = await rollback.status()
+        state = await rollback.status()
         line = await rollback.line()
-    if json:
-        say_json(found.to_plain())
+    if options.json:
+        say_json(state.to_plain())
         return
-    for one in _told(found, line, settings.orchestration.use_step_orchestrator):
-        say(one)
+    for text in _told(state, line, settings.orchestration.use_step_orchestrator):
+        say(text)
 
 
-def _told(found: RollbackStatus, line: str | None, steps: bool) -> list[str]:
+def _told(state: RollbackStatus, line: str | None, steps: bool) -> list[str]:
     from detent.cli.output import iso
 
-    watch = found.watch
+    watch = state.watch
     lines = [line or ("mails go by steps" if steps else "mails go through legacy mode, as the settings say")]
     if watch.tripped is not None:
         lines.append(f"since       {iso(watch.tripped.at)}")
     lines.append(
         f"window      {watch.failed} of {len(watch.window)} runs failed ({watch.rate:.1%}); more than "
-        f"{found.threshold:.1%} of at least {found.min_runs} runs take the way back"
+        f"{state.threshold:.1%} of at least {state.min_runs} runs take the way back"
     )
     if watch.failing():
         each = ", ".join(f"{step} {number}" for step, number in watch.failing().items())
         lines.append(f"steps       {each}")
         lines.append(f"first runs  {', '.join(watch.first_failing())}")
-    lines.append(f"legacy      {'may be retired' if found.may_retire else 'may not be retired'}: {found.why}")
+    lines.append(f"legacy      {'may be retired' if state.may_retire else 'may not be retired'}: {state.why}")
     return lines
 
 
-def reset(store: options.Store = None, config: options.Config = None) -> None:
+@takes("store", "config")
+async def reset(options: Options) -> None:
     """Return to step mode and begin a new window."""
     from detent.cli.output import say
-    from detent.cli.workspace import run_async
 
-    back = run_async(_changed(_workspace(store, config), "reset"))
+    async with _opened(mailbox_workspace(options)) as (_, _settings, rollback):
+        back = await rollback.reset()
     say("Back to step mode, with a new window." if back else "Step mode it was; the window begins anew.")
 
 
-def trip(store: options.Store = None, config: options.Config = None) -> None:
+@takes("store", "config")
+async def trip(options: Options) -> None:
     """Send new mails through legacy mode from now on."""
     from detent.cli.output import say
-    from detent.cli.workspace import run_async
 
-    changed = run_async(_changed(_workspace(store, config), "trip"))
+    async with _opened(mailbox_workspace(options)) as (_, _settings, rollback):
+        changed = await rollback.trip()
     say("New mails go through legacy mode." if changed else "It was done already.")
-
-
-async def _changed(workspace: Workspace, how: str) -> bool:
-    async with _opened(workspace) as (_, _settings, rollback):
-        done: bool = await (rollback.reset() if how == "reset" else rollback.trip())
-        return done
-
-
-def _workspace(store: str | None, config: str | None, *, looks: bool = False) -> Workspace:
-    from detent.apps.warranty.commands.run import mailbox_workspace
-
-    return mailbox_workspace(store, config, looks=looks)
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detent.cli import options
+from detent.cli.options import Options, takes
 
 if TYPE_CHECKING:
     from detent.apps.warranty.commands.lines import MailLines
@@ -21,7 +21,9 @@ BAD = ("failed", "degraded", "budget_exhausted")
 """Ends that make a command which was to see mails through end with 1."""
 
 
-def run(
+@takes("quiet", "project", "log")
+async def run(
+    options: Options,
     once: Annotated[bool, typer.Option("--once", help="Look at the mailbox once, then end.")] = False,
     mail: Annotated[
         list[Path] | None, typer.Option("--mail", metavar="FILE", help="Just this mail. May be repeated.")
@@ -41,12 +43,6 @@ def run(
         str | None, typer.Option("--orchestrator", metavar="MODE", help="step or legacy.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a line of JSON a mail.")] = False,
-    quiet: options.Quiet = False,
-    plugin: options.Plugins = None,
-    store: options.Store = None,
-    config: options.Config = None,
-    verbose: options.Verbose = 0,
-    log_level: options.LogLevel = None,
 ) -> int:
     """Watch the mailbox: answer what comes in, until stopped.
 
@@ -55,30 +51,26 @@ def run(
     """
     from detent.apps.warranty.own_heading import at_the_top
     from detent.cli.output import warn
-    from detent.cli.workspace import run_async
 
-    workspace = mailbox_workspace(store, config, plugin)
+    workspace = mailbox_workspace(options)
     settings = overridden(workspace.settings, mode, autonomy, orchestrator)
     names = at_the_top(workspace.settings)
-    if names and not (quiet or json):
+    if names and not (options.quiet or json):
         place, listed = workspace.settings.place(names[0]), ", ".join(names)
         warn(f"Hint ({place}): settings of the mailbox stand under 'warranty:' now; move there: {listed}.")
-    configure_log(settings, verbose, log_level, json=json)
-    job = _Job(workspace, settings, once=once, files=mail, dry=dry_run, json=json, quiet=quiet)
-    job.log = (verbose, log_level)
-    return run_async(job.run())
+    configure_log(settings, options.verbose, options.log_level, json=json)
+    job = _Job(workspace, settings, once=once, files=mail, dry=dry_run, json=json, quiet=options.quiet)
+    job.log = (options.verbose, options.log_level)
+    return await job.run()
 
 
-def mailbox_workspace(
-    store: str | None, config: str | None, plugin: list[str] | None = None, *, looks: bool = False
-) -> Workspace:
+def mailbox_workspace(options: Options, *, looks: bool = False) -> Workspace:
     """The workspace of a project; its runs are kept with it, wherever the command is called."""
-    from detent.cli.workspace import Workspace
     from detent.runtime.settings import SettingsError
     from detent.runtime.store_url import DEFAULT_STORE
 
     try:
-        workspace = Workspace(store, config, plugin, looks=looks)
+        workspace = options.workspace(looks=looks)
         settings = workspace.settings
     except SettingsError as error:
         from detent.apps.warranty.mailbox import all_told

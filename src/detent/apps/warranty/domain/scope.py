@@ -76,11 +76,6 @@ def _differ(entries: Iterable[str]) -> bool:
     return len({entry.removeprefix("=")[:3] for entry in entries}) > 1
 
 
-def has_safety(subject: str, parts: Iterable[TextPart], words: Words = WORDS) -> bool:
-    """Whether the mail speaks of danger: smoke, sparks, a shock."""
-    return bool(found(words.safety, _judged(subject, parts)))
-
-
 def description_missing(
     subject: str, parts: Iterable[TextPart], words: Words = WORDS, scope: Scope | None = None
 ) -> bool:

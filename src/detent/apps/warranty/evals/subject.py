@@ -39,7 +39,7 @@ from detent.engine.engine import Engine
 from detent.evals.artifacts import Artifacts
 from detent.evals.case import STEP, EvalTestCase
 from detent.evals.contracts import Contracts
-from detent.evals.played import Intake, Played, PlayedCall, PlayFailed
+from detent.evals.played import Intake, Played, PlayFailed
 from detent.evals.player import Delivered, Session, Setup
 from detent.flows.playbook.history import own_calls, response_text
 from detent.flows.playbook.instruction import DEGRADED, DONE, FAILED
@@ -400,7 +400,7 @@ def _outbox(folder: Path) -> list[dict[str, Any]]:
 
 
 def _in_order(
-    mails: Iterable[Mapping[str, Any]], calls: Iterable[PlayedCall]
+    mails: Iterable[Mapping[str, Any]], calls: Iterable[FunctionCall]
 ) -> tuple[Mapping[str, Any], ...]:
     """Mails in the order in which this run sent them; those of earlier runs are not among them."""
     sent = {mail["message_id"]: mail for mail in mails}

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from detent.apps.warranty.legacy.asking import usual_ask
+from detent.apps.warranty.legacy.asking import AskScenario
 from detent.apps.warranty.legacy.detecting import Ask
 from detent.apps.warranty.legacy.processing import DETECT, PROCESS, LegacyHandlers
 from detent.apps.warranty.legacy.scenarios import Scenarios, scenarios_folder
 from detent.apps.warranty.mail_data import Packed
-from detent.apps.warranty.results import ProcessingResult
+from detent.apps.warranty.model_question import executors_of
+from detent.apps.warranty.results import ProcessingResult, orchestration_result, processing_result
 from detent.apps.warranty.wiring import Components
 from detent.dispatch.agent_side import AgentSide
 from detent.engine.engine import Engine
@@ -19,11 +20,10 @@ from detent.engine.journal_reader import read
 from detent.engine.step import Step
 from detent.flows.playbook.instruction import DEGRADED, DONE, FAILED
 from detent.flows.playbook.table import STATUS
-from detent.insight.visits import FunctionCall, visits
+from detent.insight.visits import visits
 from detent.kernel.machine import Machine
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import Run
-from detent.kernel.status import Status
 
 NAME = "warranty-legacy"
 
@@ -72,9 +72,9 @@ class Legacy:
         self.engine = engine
         self.scenarios = Scenarios(scenarios_folder(components.settings))
         timeout = components.settings.orchestration.retry.attempt_timeout_s
-        self.legacy_handlers = LegacyHandlers(
-            components.settings, components.handlers, ask or usual_ask(engine, self.scenarios, timeout)
-        )
+        if ask is None and (executors := executors_of(engine)) is not None:
+            ask = AskScenario(executors, self.scenarios, timeout)
+        self.legacy_handlers = LegacyHandlers(components.settings, components.handlers, ask)
         self.flow = legacy_flow(components, self.legacy_handlers, self.scenarios)
         # The flow may be known already, from another office that only knows its runs; this one works.
         engine.active.flows.pop(NAME, None)
@@ -96,43 +96,10 @@ class Legacy:
         )  # fmt: skip
 
     async def result(self, run: Run) -> ProcessingResult:
-        """What became of a mail, folded from its run's journal."""
+        """The result of a mail, folded from its run's journal."""
         entries = [entry async for entry in read(self.engine.store, run.id)]
-        done = visits(entries)
-        return processing_result(run, [one.step_name for one in done], [c for one in done for c in one.calls])
-
-
-def processing_result(run: Run, path: list[str], calls: list[FunctionCall]) -> ProcessingResult:
-    """A legacy run as what became of its mail."""
-    data = run.data
-    tickets = [
-        call.result
-        for call in calls
-        if call.function_name == "create_ticket" and call.success and call.result
-    ]
-    ticket = data.get("ticket_id") or (tickets[-1] or {} if tickets else {}).get("ticket_id")
-    failed = run.status is not Status.SUCCEEDED
-    return ProcessingResult(
-        success=run.state == DONE,
-        email_id=(data.get("mail") or {}).get("key", ""),
-        run_id=run.id,
-        orchestrator="legacy",
-        scenario_used=data.get("scenario") or DEGRADED,
-        status=run.status,
-        serial_number=data.get("serial_number"),
-        warranty_status=(data.get("warranty_data") or {}).get("status"),
-        response_sent=any(call.function_name == "send_email" and call.success for call in calls),
-        ticket_created=bool(ticket),
-        ticket_id=ticket,
-        processing_time_ms=round(run.seconds * 1000, 3),
-        error_message=run.error or (run.reason if failed else None),
-        failed_step=path[-1] if failed and path else None,
-        step_sequence=path,
-        function_calls=calls,
-        flags=list(data.get("flags") or ()),
-        end=run.state,
-        reason=run.reason,
-    )
+        done = orchestration_result(run, visits(entries))
+        return processing_result(done, "legacy", run.data.get("scenario") or DEGRADED)
 
 
 def legacy_for(components: Components, engine: Engine, ask: Ask | None = None) -> Legacy | None:

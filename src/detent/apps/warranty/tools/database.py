@@ -12,15 +12,17 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from detent.adapters.disk import PRIVATE_FILE
 from detent.kernel.errors import DetentError
 
 T = TypeVar("T")
+Values: TypeAlias = Sequence[Any] | Mapping[str, Any]
+"""Values of a statement's parameters."""
 
 APPLICATION_ID = 0x44545741
 """Marks a file as ours (`DTWA`)."""
@@ -79,6 +81,14 @@ class Database:
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do writing work in a thread, in one transaction, alone among all processes."""
         return await asyncio.to_thread(self._within, work, "BEGIN IMMEDIATE")
+
+    async def rows(self, sql: str, values: Values = ()) -> list[sqlite3.Row]:
+        """The rows of a query."""
+        return await self.read(lambda connection: connection.execute(sql, values).fetchall())
+
+    async def change(self, sql: str, values: Values = ()) -> int:
+        """Change rows with one statement; gives how many."""
+        return await self.write(lambda connection: connection.execute(sql, values).rowcount)
 
     async def close(self) -> None:
         """Close the connection; the next piece of work opens a new one."""

@@ -97,12 +97,8 @@ class Registry:
 
     async def count(self) -> int:
         """Devices registered."""
-
-        def work(connection: sqlite3.Connection) -> int:
-            (number,) = connection.execute("SELECT count(*) FROM devices").fetchone()
-            return int(number)
-
-        return await self._database.read(work)
+        ((number,),) = await self._database.rows("SELECT count(*) FROM devices")
+        return int(number)
 
 
 def keys_to_try(serial: str) -> tuple[str, tuple[str, ...]]:

@@ -12,11 +12,10 @@ import hashlib
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from email.utils import parseaddr
 from pathlib import Path
 from typing import Any
 
-from detent.adapters.mail.reply import message_id_for, reply
+from detent.adapters.mail.send_email import EmailSender, arguments
 from detent.adapters.mail.sink import MailInDoubt, MailSink
 from detent.apps.warranty.tools.database import BUSY_TIMEOUT, Database, DatabaseError
 from detent.engine.context import StepContext
@@ -33,17 +32,9 @@ UNDER_WAY = 120.0
 _TAKE = """
 UPDATE replies SET holder = :holder, at = :at, state = :state WHERE key = :key AND state <> 'sent'
 """
+_LEAVE = "UPDATE replies SET state = 'begun', at = ? WHERE key = ? AND holder = ? AND state = 'ready'"
 
-ARGUMENTS: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "to": {"type": "string", "minLength": 3, "maxLength": 320, "description": "The customer's address."},
-        "subject": {"type": "string", "maxLength": 400, "description": "The subject of the answer."},
-        "body": {"type": "string", "minLength": 1, "maxLength": 20_000, "description": "The text."},
-    },
-    "required": ["to", "subject", "body"],
-    "additionalProperties": False,
-}
+ARGUMENTS = arguments("The customer's address.", "The subject of the answer.", 20_000)
 """The arguments the tool publishes; the rest is given by the run."""
 
 
@@ -61,8 +52,7 @@ class Replies:
         busy_timeout: float = BUSY_TIMEOUT,
     ) -> None:
         self.sink = sink
-        self.sender = sender
-        self.envelope_from = envelope_from or parseaddr(sender)[1]
+        self.email = EmailSender(sink, sender, app=APP, envelope_from=envelope_from, now=now)
         self._now = now
         self._database = Database(Path(path), "replies", busy_timeout)
 
@@ -77,15 +67,9 @@ class Replies:
 
     async def sent_to(self, address: str, since: float) -> int:
         """How many mails went to an address since a time."""
-
-        def work(connection: sqlite3.Connection) -> int:
-            (number,) = connection.execute(
-                "SELECT count(*) FROM replies WHERE address_hash = ? AND at >= ?",
-                (address_hash(address), since),
-            ).fetchone()
-            return int(number)
-
-        return await self._database.read(work)
+        sql = "SELECT count(*) FROM replies WHERE address_hash = ? AND at >= ?"
+        ((number,),) = await self._database.rows(sql, (address_hash(address), since))
+        return int(number)
 
     async def send(
         self,
@@ -104,14 +88,8 @@ class Replies:
         if kind not in KINDS:
             raise ToolError("invalid", f"send_email: kind is none of {', '.join(KINDS)}")
         key = reply_key(source, kind)
-        try:
-            raw = reply(
-                sender=self.sender, to=to, subject=subject, body=body, key=key, date=self._now(), app=APP,
-                in_reply_to=in_reply_to, references=references, language=language,
-            )  # fmt: skip
-        except ValueError as error:
-            raise ToolError("invalid", str(error)) from error
-        message_id = message_id_for(key, self.envelope_domain)
+        raw = self.email.message(key, to, subject, body, language, in_reply_to, references)
+        message_id = self.email.message_id(key)
         own = call.idempotency_key
         tells = bool(getattr(self.sink, "tells_leaving", False))
         first = READY if tells else BEGUN
@@ -131,7 +109,7 @@ class Replies:
             await self._take(key, own, first)
         more: dict[str, Any] = {"leaving": lambda: self._leave(key, own)} if tells else {}
         try:
-            receipt = await self.sink.send(raw, self.envelope_from, [to], **more)
+            receipt = await self.sink.send(raw, self.email.envelope_from, [to], **more)
         except ToolError:
             await self._forget(key)
             raise
@@ -141,7 +119,7 @@ class Replies:
     async def probe(self, **args: Any) -> Any:
         """What became of a mail that is in doubt."""
         key = reply_key(args.get("source", ""), args.get("kind", "answer"))
-        message_id = message_id_for(key, self.envelope_domain)
+        message_id = self.email.message_id(key)
         state = await self._state(key)
         if state == "sent":
             return {"message_id": message_id, "status": "existing"}
@@ -151,11 +129,6 @@ class Replies:
         if found is not UNKNOWN and found is not NOT_DONE:
             await self._mark(key)
         return found
-
-    @property
-    def envelope_domain(self) -> str:
-        """The domain of our own message ids."""
-        return parseaddr(self.sender)[1].rpartition("@")[2]
 
     # -- what is written down -------------------------------------------------------------------------------
 
@@ -193,41 +166,24 @@ class Replies:
             raise ToolError(error.code, error.message, transient=error.transient) from error
 
     async def _state(self, key: str) -> str | None:
-        def work(connection: sqlite3.Connection) -> str | None:
-            row = connection.execute("SELECT state FROM replies WHERE key = ?", (key,)).fetchone()
-            return None if row is None else str(row[0])
-
-        return await self._database.read(work)
+        rows = await self._database.rows("SELECT state FROM replies WHERE key = ?", (key,))
+        return str(rows[0]["state"]) if rows else None
 
     async def _take(self, key: str, own: str, state: str = BEGUN) -> None:
         """What was begun is ours from here on."""
         values = {"key": key, "holder": own, "at": self._now().timestamp(), "state": state}
-        await self._database.write(lambda connection: connection.execute(_TAKE, values))
+        await self._database.change(_TAKE, values)
 
     async def _leave(self, key: str, own: str) -> None:
-        """Write down that the mail leaves; it does not where somebody else was faster."""
-        now = self._now().timestamp()
-
-        def work(connection: sqlite3.Connection) -> int:
-            return connection.execute(
-                "UPDATE replies SET state = 'begun', at = ? WHERE key = ? AND holder = ? AND state = 'ready'",
-                (now, key, own),
-            ).rowcount
-
-        if await self._database.write(work) != 1:
+        """Write down that the mail leaves; it does not where another process was faster."""
+        if await self._database.change(_LEAVE, (self._now().timestamp(), key, own)) != 1:
             raise MailInDoubt("Somebody else has taken the same mail over in the meantime.")
 
     async def _mark(self, key: str) -> None:
-        await self._database.write(
-            lambda connection: connection.execute("UPDATE replies SET state = 'sent' WHERE key = ?", (key,))
-        )
+        await self._database.change("UPDATE replies SET state = 'sent' WHERE key = ?", (key,))
 
     async def _forget(self, key: str) -> None:
-        await self._database.write(
-            lambda connection: connection.execute(
-                "DELETE FROM replies WHERE key = ? AND state <> 'sent'", (key,)
-            )
-        )
+        await self._database.change("DELETE FROM replies WHERE key = ? AND state <> 'sent'", (key,))
 
 
 def reply_key(source: str, kind: str) -> str:

@@ -154,16 +154,12 @@ class Tickets:
 
     async def list(self, limit: int = 100) -> list[Ticket]:
         """Tickets, the latest first."""
-
-        def work(connection: sqlite3.Connection) -> list[Ticket]:
-            rows = connection.execute("SELECT * FROM tickets ORDER BY number DESC LIMIT ?", (limit,))
-            return [_ticket(row) for row in rows]
-
-        return await self._database.read(work)
+        rows = await self._database.rows("SELECT * FROM tickets ORDER BY number DESC LIMIT ?", (limit,))
+        return [_ticket(row) for row in rows]
 
     async def _one(self, sql: str, value: str) -> Ticket | None:
-        row = await self._database.read(lambda connection: connection.execute(sql, (value,)).fetchone())
-        return _ticket(row) if row is not None else None
+        rows = await self._database.rows(sql, (value,))
+        return _ticket(rows[0]) if rows else None
 
 
 def _ticket(row: sqlite3.Row) -> Ticket:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detent.cli import options
+from detent.cli.options import NewId, Options, Tags, takes
 from detent.flows.workflow.kind import KIND, workflows_of
 
 if TYPE_CHECKING:
@@ -26,7 +28,9 @@ LETTING_GO = 2.0
 """Seconds that another process has to let go of a run, should it just be stopping."""
 
 
+@takes("run")
 def run(
+    options: Options,
     name: Annotated[
         str, typer.Argument(metavar="NAME_OR_FILE", help="A workflow's name, or the path of its file.")
     ],
@@ -57,33 +61,18 @@ def run(
         str | None,
         typer.Option("--shadow", metavar="STEPS", help="Steps an agent does beside, or: all."),
     ] = None,
-    tag: Annotated[list[str] | None, typer.Option("--tag", help="Tag the run. May be repeated.")] = None,
-    id_: Annotated[str | None, typer.Option("--id", metavar="ID", help="Id of a new run.")] = None,
-    detach: options.Detach = False,
-    deterministic: options.Deterministic = False,
-    record: options.Record = None,
-    replay: options.Replay = None,
-    budget_tokens: options.BudgetTokens = None,
-    budget_usd: options.BudgetUsd = None,
-    budget_steps: options.BudgetSteps = None,
-    budget_seconds: options.BudgetSeconds = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-    plugin: options.Plugins = None,
-    store: options.Store = None,
-    config: options.Config = None,
-    verbose: options.Verbose = 0,
-    log_level: options.LogLevel = None,
+    tag: Tags = None,
+    id_: NewId = None,
 ) -> int:
-    """Run a workflow, or go on with an unfinished run of the same inputs.
+    """Run a workflow, or go on with an unfinished run of it.
 
-    Everything is checked before the first step: the file, the inputs, what the steps need. A run that was
-    stopped or killed goes on after its last finished step; none is done twice.
+    A run of the same inputs that was stopped or killed goes on after its last finished step; none is done
+    twice. Everything is checked before the first step: the file, the inputs, what the steps need.
     """
     from detent.cli.invocation import asked_at
     from detent.cli.record import tape
     from detent.cli.values import read_budget
-    from detent.cli.workspace import Workspace, run_async
+    from detent.cli.workspace import run_async
     from detent.kernel.errors import ConfigurationError
 
     ways = (("--restart", restart), ("--from", from_), ("--step", step))
@@ -92,17 +81,14 @@ def run(
         raise ConfigurationError(f"{' and '.join(exclusive)} cannot be said together.")
     if from_run is not None and step is None:
         raise ConfigurationError("--from-run says where the step of --step gets other steps' outputs from.")
-    workspace = Workspace(store, config, plugin)
-    workspace.log(verbose, log_level)
-    budget = read_budget(budget_tokens, budget_usd, budget_steps, budget_seconds, workspace.settings)
-    job = _Job(workspace, name, deterministic=deterministic, json=json, quiet=quiet, budget=budget)
-    job.given = _inputs(input_, input_file)
-    job.said = [*(["--input-file", input_file] if input_file else []), *_repeated("-i", input_)]
-    job.tags, job.run_id, job.detach, job.shadow = list(tag or ()), id_, detach, shadow
+    workspace = options.workspace()
+    budget = read_budget(options, workspace.settings)
+    job = _Job(options, workspace, name, _inputs(input_, input_file), budget, list(tag or ()), id_, shadow)
+    job.words = [*(["--input-file", input_file] if input_file else []), *_repeated("-i", input_)]
     job.asked_at = asked_at()
     if dry_run:
         return run_async(job.dry())
-    with tape(record, replay, json=json) as job.tape:
+    with tape(options.record, options.replay, json=options.json) as job.tape:
         if step is not None:
             code = run_async(job.alone(step, from_run))
         else:
@@ -111,25 +97,25 @@ def run(
 
 
 def _repeated(option: str, values: list[str] | None) -> list[str]:
-    """An option as it was said, for a command to show."""
+    """An option with its values, for a command that is shown."""
     return [word for value in values or () for word in (option, value)]
 
 
-def _inputs(said: list[str] | None, file: str | None) -> dict[str, Any]:
+def _inputs(pairs: list[str] | None, file: str | None) -> dict[str, Any]:
     """What `--input-file` and `-i` give; the latter is stronger."""
     from detent.cli.values import read_object
     from detent.kernel.errors import ConfigurationError
 
     given: dict[str, Any] = {}
     if file is not None:
-        found = read_object(file, "--input-file")
-        if found is not None and not isinstance(found, dict):
+        inputs = read_object(file, "--input-file")
+        if inputs is not None and not isinstance(inputs, dict):
             raise ConfigurationError(f"{file} holds no inputs: it must give names to values.")
-        given = dict(found or {})
-    for one in said or ():
-        key, equals, value = one.partition("=")
+        given = dict(inputs or {})
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise ConfigurationError(f"-i takes NAME=VALUE, not '{one}'.")
+            raise ConfigurationError(f"-i takes NAME=VALUE, not '{pair}'.")
         given[key.strip()] = value
     return given
 
@@ -137,49 +123,37 @@ def _inputs(said: list[str] | None, file: str | None) -> dict[str, Any]:
 def hiding(workflows: Workflows, chosen: Chosen) -> list[str]:
     """Which shipped workflows are replaced by other files in this run."""
     used = {getattr(step, "workflow", None) for step in chosen.spec.every_step()}
-    folder = workflows.settings.folder
-
-    def shown(file: Path) -> str:
-        return file.relative_to(folder).as_posix() if file.is_relative_to(folder) else str(file)
-
     return [
-        f"Note: the workflow '{one.name}' is {shown(one.hidden_by)}, in place of the one that ships."
-        for one in workflows.shelf.all()
-        if one.source == "builtin" and one.hidden_by is not None
-        if one.hidden_by == chosen.file or one.name in used
+        f"Note: the workflow '{listed.name}' is {workflows.shown(file)}, in place of the one that ships."
+        for listed in workflows.shelf.all()
+        if listed.source == "builtin" and (file := listed.hidden_by) is not None
+        if file == chosen.file or listed.name in used
     ]
 
 
+@dataclass
 class _Job:
     """One call of the command."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        name: str,
-        *,
-        deterministic: bool,
-        json: bool,
-        quiet: bool,
-        budget: Budget | None,
-    ) -> None:
-        self.workspace = workspace
-        self.name = name
-        self.deterministic = deterministic
-        self.json = json
-        self.silent = json or quiet
-        self.budget = budget
-        self.given: dict[str, Any] = {}
-        self.said: list[str] = []
-        """How the inputs were said, for commands that are shown."""
-        self.tags: list[str] = []
-        self.run_id: str | None = None
-        self.shadow: str | None = None
-        self.detach = False
-        self.asked_at = 0.0
-        """When the command was given."""
-        self.tape: Tape | None = None
-        self._lines: Any = None
+    options: Options
+    workspace: Workspace
+    name: str
+    given: dict[str, Any]
+    """The inputs."""
+    budget: Budget | None
+    tags: list[str]
+    run_id: str | None
+    shadow: str | None
+    words: list[str] = field(default_factory=list)
+    """The inputs as the command line has them, for commands that are shown."""
+    asked_at: float = 0.0
+    """When the command was given."""
+    tape: Tape | None = None
+    _lines: Any = None
+
+    def __post_init__(self) -> None:
+        self.deterministic = self.options.deterministic
+        self.silent = self.options.json or self.options.quiet
 
     # -- before ---------------------------------------------------------------------------------------------
 
@@ -191,20 +165,18 @@ class _Job:
         """The workflow, checked, and its inputs."""
         from detent.authoring.problem import DocumentError
         from detent.cli.output import clean, warn
-        from detent.flows.workflow.commands.group import stand_ins
-        from detent.flows.workflow.project_registry import settings_problems
         from detent.flows.workflow.run_lines import WorkflowLines
         from detent.flows.workflow.runs import WorkflowRuns
 
         workflows = workflows_of(self.workspace.catalog)
-        chosen = workflows.choose(self.name, forced=self.deterministic)
-        beside = settings_problems(self.workspace.settings, workflows.project, workflows.shelf, [chosen.spec])
+        chosen = workflows.choose(self.name, forced=self.deterministic, listener=self._listen)
+        beside = workflows.settings_problems([chosen.spec])
         if beside:
             raise DocumentError("What the settings say about steps", beside)
         for problem in chosen.warnings:
             if not self.silent:
                 warn(str(problem))
-        for note in [*hiding(workflows, chosen), *stand_ins(workflows, [chosen.spec])]:
+        for note in [*hiding(workflows, chosen), *workflows.stand_ins([chosen.spec])]:
             warn(clean(note))  # also where little is printed: what runs is not what its name says
         if not self.silent:
             self._lines = WorkflowLines(chosen.spec)
@@ -212,7 +184,7 @@ class _Job:
         prepared = runs.prepare(self.given, from_text=True)
         if prepared.forced and not self.deterministic:
             self.deterministic = True
-            workflows.choose(self.name, forced=True)  # what cannot run without agents is told now
+            workflows.choose(self.name, forced=True)  # reports what cannot run without agents
         return chosen, runs, prepared
 
     def _place(self, chosen: Chosen) -> str | None:
@@ -228,14 +200,14 @@ class _Job:
     async def dry(self) -> int:
         """Check everything and print the plan."""
         from detent.cli.output import clean, cut, say, say_json, table
-        from detent.flows.workflow.commands.show import planned
+        from detent.flows.workflow.description import planned
         from detent.insight.formatting import count
         from detent.kernel.plain import encode
 
         chosen, runs, prepared = self._chosen()
         checked = await runs.preflight(inputs=prepared.inputs)
         workflows = workflows_of(self.workspace.catalog)
-        workflows.flows_of(chosen.spec)  # what cannot be made of it is told now
+        workflows.flows_of(chosen.spec)  # reports what cannot be compiled
         plan = planned(
             chosen.spec, self.workspace.settings, workflows.registry,
             workflows.shelf.finder(workflows.base(chosen.spec)), forced=self.deterministic,
@@ -244,11 +216,11 @@ class _Job:
             key: "***" if isinstance(value, dict) and "$secret" in value else value
             for key, value in prepared.inputs.items()
         }
-        if self.json:
+        if self.options.json:
             say_json(
                 {
                     "workflow": chosen.spec.name, "inputs": inputs, "inputs_hash": prepared.hash,
-                    "prerequisites": [one._asdict() for one in checked], "plan": plan,
+                    "prerequisites": [step._asdict() for step in checked], "plan": plan,
                 }
             )  # fmt: skip
             return 0
@@ -257,9 +229,9 @@ class _Job:
         for key, value in inputs.items():
             say(f"  {key} = {cut(clean(encode(value)), 100)}")
         rows = [
-            ["  " * one["depth"] + one["name"], one["type"], one["mode"] or "", one["autonomy"] or "",
-             one["layer"] or "", ", ".join(one["effects"]), one["rollback"] or ""]
-            for one in plan
+            ["  " * step["depth"] + step["name"], step["type"], step["mode"] or "", step["autonomy"] or "",
+             step["layer"] or "", ", ".join(step["effects"]), step["rollback"] or ""]
+            for step in plan
         ]  # fmt: skip
         table(["step", "type", "mode", "autonomy", "layer", "effects", "rollback"], rows)
         say("Nothing was run.")
@@ -273,14 +245,14 @@ class _Job:
         from detent.kernel.errors import DefinitionChanged, RunBusy
 
         chosen, runs, prepared = self._chosen()
-        async with self._engine(chosen) as engine:
+        async with _opened(self, chosen) as engine:
             try:
                 while (taken := await self._taken(engine, runs, prepared, restart, from_)) is None:
                     restart = False  # another process has begun one this very moment
                 run_id, how = taken
                 if how == UNSEEN:
                     return await self._show_unseen(engine, chosen.spec.name, run_id)
-                if self.detach:
+                if self.options.detach:
                     say(run_id)
                     await self._shown(engine, run_id)
                     return 0
@@ -295,10 +267,10 @@ class _Job:
         self, engine: Engine, runs: WorkflowRuns, prepared: Prepared, restart: bool, from_: str | None
     ) -> tuple[str, str] | None:
         """The run that this command is about, and how it came to it; None when it has to look again."""
-        there = await runs.look(engine, prepared, self.asked_at)
-        row = None if from_ is not None else there.row
+        standing = await runs.look(engine, prepared, self.asked_at)
+        row = None if from_ is not None else standing.row
         going_on = None if restart else row
-        unseen = None if restart or from_ is not None else there.unseen
+        unseen = None if restart or from_ is not None else standing.unseen
         if unseen is not None and self.run_id in (None, unseen.id):
             return unseen.id, UNSEEN
         if going_on is not None:
@@ -314,20 +286,20 @@ class _Job:
             return going_on.id, f"goes on in '{going_on.now.state}'"
         if row is not None:
             await self._cancelled(engine, row.id)
-        begun = await self._begun(engine, runs, prepared, there)
+        begun = await self._begun(engine, runs, prepared, standing)
         return None if begun is None else (begun, "")
 
     async def _begun(
-        self, engine: Engine, runs: WorkflowRuns, prepared: Prepared, there: Standing
+        self, engine: Engine, runs: WorkflowRuns, prepared: Prepared, standing: Standing
     ) -> str | None:
         """A new run; None when another process has begun one of the same inputs meanwhile."""
         from detent.kernel.errors import RunBusy, RunExists
 
-        run_id = there.announced or self.run_id
+        run_id = standing.announced or self.run_id
         try:
             return await runs.start(
                 engine, prepared, run_id=run_id, tags=self.tags, budget=self.budget,
-                deterministic=self.deterministic, drive=False, version=there.version,
+                deterministic=self.deterministic, drive=False, version=standing.version,
                 config=runs.shadowing(self.shadow) if self.shadow else None,
             )  # fmt: skip
         except RunBusy:
@@ -349,15 +321,15 @@ class _Job:
             f"done again. The same command once more begins a new run."
         )
         self._head(name, run_id, UNSEEN)
-        found = await engine.get(run_id)
-        if self.json:
-            say_json(await _result(engine, found))
+        run = await engine.get(run_id)
+        if self.options.json:
+            say_json(await _result(engine, run))
         elif self.silent:
             say(run_id)
         else:
-            await tell(self.workspace, engine, found, KIND)
+            await tell(self.workspace, engine, run, KIND)
         await self._shown(engine, run_id)
-        return exit_code(found.status)
+        return exit_code(run.status)
 
     async def _shown(self, engine: Engine, run_id: str, shown: bool = True) -> None:
         from detent.flows.workflow.runs import set_shown
@@ -395,7 +367,7 @@ class _Job:
         from detent.kernel.errors import ConfigurationError
 
         lines = "\n".join(f"  {line}" for line in error.difference)
-        again = self.workspace.command("workflow", "run", self.name, *self.said, "--restart")
+        again = self.workspace.command("workflow", "run", self.name, *self.words, "--restart")
         return ConfigurationError(
             f"Run {error.run_id} of '{error.flow}' was begun before its file was changed:\n{lines}\n"
             f"To go on with it, put the file back as it was, or register a migration from "
@@ -406,7 +378,7 @@ class _Job:
         """What to do where `--id` asks for another run while one of the same inputs has not ended."""
         from detent.kernel.errors import ConfigurationError
 
-        same = ("workflow", "run", self.name, *self.said)
+        same = ("workflow", "run", self.name, *self.words)
         return ConfigurationError(
             f"Run {row.id} of the same workflow and inputs has not ended (it is {row.now.status.value} in "
             f"'{row.now.state}'), so '{self.run_id}' was not begun.\n"
@@ -417,7 +389,7 @@ class _Job:
         )
 
     def _busy(self, run_id: str) -> DetentError:
-        """What to do about a run that somebody else is at."""
+        """What to do about a run that another process drives."""
         from detent.kernel.errors import DetentError
 
         watch = self.workspace.command("show", run_id, "--follow")
@@ -426,11 +398,11 @@ class _Job:
             f"alone.\nTo watch it: {watch}\nA run beside it needs other inputs."
         )
 
-    async def alone(self, said: str, from_run: str | None) -> int:
+    async def alone(self, step: str, from_run: str | None) -> int:
         """Run one step."""
         chosen, runs, prepared = self._chosen()
-        spec = runs.alone(said)
-        async with self._engine(chosen._replace(spec=spec)) as engine:
+        spec = runs.alone(step)
+        async with _opened(self, chosen._replace(spec=spec)) as engine:
             await runs.preflight([spec.steps[0].name])
             other = await self.workspace.run_id(engine.store, from_run) if from_run is not None else None
             data = await runs.data_for(engine, prepared, other)
@@ -441,11 +413,8 @@ class _Job:
             self._head(chosen.spec.name, run_id, f"step '{spec.steps[0].name}' alone")
             return await self._see_through(engine, run_id)
 
-    def _engine(self, chosen: Chosen) -> Any:
-        return _opened(self, chosen)
-
     async def _see_through(self, engine: Engine, run_id: str) -> int:
-        """Drive a run until it ends or waits, and tell how it stands; `RunBusy` when somebody else has it."""
+        """Drive a run until it ends or waits and print its status; `RunBusy` if another process has it."""
         from contextlib import nullcontext
 
         from detent.cli.drive import drive
@@ -463,8 +432,9 @@ class _Job:
             return run_id
 
         code = await drive(
-            self.workspace, engine, begin, flow=(await engine.store.row(run_id)).flow, run_id=run_id,
-            json=self.json, quiet=self.silent, kind=KIND, lines=nullcontext(), plain=_result,
+            self.workspace, engine, begin, replace(self.options, detach=False),
+            flow=(await engine.store.row(run_id)).flow, run_id=run_id, kind=KIND, lines=nullcontext(),
+            plain=_result,
         )  # fmt: skip
         await self._shown(engine, run_id)
         return code
@@ -477,7 +447,7 @@ async def _result(engine: Engine, run: Run) -> Any:
 
 
 async def _free(engine: Engine, run_id: str) -> None:
-    """Wait for whoever is just letting go of a run; `RunBusy` when they do not."""
+    """Wait for a process that is just giving up a run; `RunBusy` if it does not."""
     import asyncio
     import time
 
@@ -492,35 +462,23 @@ async def _free(engine: Engine, run_id: str) -> None:
         await asyncio.sleep(0.1)
 
 
-class _opened:
+@asynccontextmanager
+async def _opened(job: _Job, chosen: Chosen) -> AsyncIterator[Engine]:
     """The engine with the flows of one workflow, and a listener on them."""
+    from detent.flows.workflow.events import EventObserver
+    from detent.runtime.wiring import engine_for
 
-    def __init__(self, job: _Job, chosen: Chosen) -> None:
-        self.job = job
-        self.chosen = chosen
-
-    async def __aenter__(self) -> Engine:
-        from contextlib import AsyncExitStack
-
-        from detent.flows.workflow.events import EventObserver
-        from detent.runtime.wiring import engine_for
-
-        job = self.job
-        catalog = job.workspace.catalog
-        flows = workflows_of(catalog).flows_of(self.chosen.spec)
-        known = {flow.name: flow for flow in flows}
-        engine = engine_for(
-            job.workspace.settings, flows, observers=[EventObserver(job._listen, known)], create=True,
-            deterministic=job.deterministic, tape=job.tape, agents=catalog.agents(),
-        )  # fmt: skip
-        catalog.store = engine.store
-        self._stack = AsyncExitStack()
-        opened = await self._stack.enter_async_context(engine)
-        place = job._place(self.chosen)
+    workspace, catalog = job.workspace, job.workspace.catalog
+    flows = workflows_of(catalog).flows_of(chosen.spec)
+    known = {flow.name: flow for flow in flows}
+    engine = engine_for(
+        workspace.settings, flows, observers=[EventObserver(job._listen, known)], create=True,
+        deterministic=job.deterministic, tape=job.tape, agents=catalog.agents(),
+    )  # fmt: skip
+    catalog.store = engine.store
+    async with engine:
+        place = job._place(chosen)
         if place is not None:
-            job.workspace.trust.name(self.chosen.file)
-            await job.workspace.remember_place(opened.store, self.chosen.spec.name.partition(".")[0], place)
-        return opened
-
-    async def __aexit__(self, *error: Any) -> None:
-        await self._stack.aclose()
+            workspace.trust.name(chosen.file)
+            await workspace.remember_place(engine.store, chosen.spec.name.partition(".")[0], place)
+        yield engine

@@ -1,4 +1,4 @@
-"""Words for a change: of what kind it is, where, and what it does, from paths and counts."""
+"""Words for commit messages, from paths and counts: the type, scope and summary of a change."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import PurePosixPath
 from detent.flows.workflow.domain.diffs import FileChange
 
 MOST_LINES = 50
-"""Files told in a body; the rest are counted."""
+"""Most files listed in a body; the rest are counted."""
 GROWTH = 0.7
-"""Share of added lines from which on a change is taken for something new."""
+"""Share of added lines above which a change counts as a feature."""
 
 _DOCS = frozenset({".md", ".rst", ".adoc", ".txt"})
 _TEST_PLACES = frozenset({"test", "tests", "testing", "spec", "specs", "__tests__", "e2e"})
@@ -29,21 +29,21 @@ _VERBS = {"added": "add", "changed": "update", "removed": "remove", "renamed": "
 
 
 def kind_of(changes: Sequence[FileChange]) -> str:
-    """The type: by the paths where they are all of one kind, else by how much came and how much went."""
-    kinds = {_place_kind(one.path) for one in changes}
+    """Return the type of a commit: by the paths if all are of one kind, otherwise by the lines changed."""
+    kinds = {_place_kind(change.path) for change in changes}
     if len(kinds) == 1 and (only := kinds.pop()) is not None:
         return only
-    code = [one for one in changes if _place_kind(one.path) is None] or list(changes)
-    added, removed = (sum(getattr(one, name) or 0 for one in code) for name in ("added", "removed"))
+    code = [change for change in changes if _place_kind(change.path) is None] or list(changes)
+    added, removed = (sum(getattr(change, name) or 0 for change in code) for name in ("added", "removed"))
     if added + removed == 0:
-        return "feat" if any(one.change == "added" for one in code) else "fix"
+        return "feat" if any(change.change == "added" for change in code) else "fix"
     return "feat" if added / (added + removed) >= GROWTH else "fix"
 
 
 def _place_kind(path: str) -> str | None:
-    where = PurePosixPath(path.lower())
-    name, folders = where.name, set(where.parts[:-1])
-    stem = where.stem
+    location = PurePosixPath(path.lower())
+    name, folders = location.name, set(location.parts[:-1])
+    stem = location.stem
     if (
         folders & _TEST_PLACES
         or stem.startswith("test_")
@@ -52,14 +52,14 @@ def _place_kind(path: str) -> str | None:
         return "test"
     if name in _BUILD_NAMES or folders & _BUILD_PLACES or name.startswith(("dockerfile.", "requirements-")):
         return "build"
-    if folders & _DOC_PLACES or where.suffix in _DOCS or stem in ("license", "changelog", "readme"):
+    if folders & _DOC_PLACES or location.suffix in _DOCS or stem in ("license", "changelog", "readme"):
         return "docs"
     return None
 
 
 def scope_of(changes: Sequence[FileChange]) -> str:
-    """The folder all files have in common, by its own name; nothing at the top of the project."""
-    folders = [PurePosixPath(one.path).parts[:-1] for one in changes]
+    """Return the name of the folder that contains all files; empty for the top of the project."""
+    folders = [PurePosixPath(change.path).parts[:-1] for change in changes]
     shared: list[str] = []
     for parts in zip(*folders, strict=False):
         if len(set(parts)) != 1:
@@ -72,44 +72,46 @@ def scope_of(changes: Sequence[FileChange]) -> str:
 
 
 def summary_of(changes: Sequence[FileChange], room: int) -> str:
-    """What was done, in at most so many characters."""
-    for said in _summaries(changes):
-        if len(said) <= room:
-            return said
-    return said[: room - 1] + "…"
+    """Return a summary of at most `room` characters."""
+    for summary in _summaries(changes):
+        if len(summary) <= room:
+            return summary
+    return summary[: room - 1] + "…"
 
 
 def _summaries(changes: Sequence[FileChange]) -> list[str]:
     """Ways to say it, the most telling first."""
     if len(changes) == 1:
         return _of_one(changes[0])
-    verbs = {one.change for one in changes}
+    verbs = {change.change for change in changes}
     verb = _VERBS[verbs.pop()] if len(verbs) == 1 else "update"
-    names = list(dict.fromkeys(PurePosixPath(one.path).name for one in changes))
-    brought = [name for one in changes for name in one.brings if _place_kind(one.path) is None]
-    said = []
+    names = list(dict.fromkeys(PurePosixPath(change.path).name for change in changes))
+    brought = [name for change in changes for name in change.brings if _place_kind(change.path) is None]
+    summaries = []
     if verb == "update" and brought:
-        said.append(f"add {_listed(brought[:3])}" + (" and more" if len(brought) > 3 else ""))
+        summaries.append(f"add {_listed(brought[:3])}" + (" and more" if len(brought) > 3 else ""))
     if len(names) <= 3:
-        said.append(f"{verb} {_listed(names)}")
+        summaries.append(f"{verb} {_listed(names)}")
     folder = scope_of(changes)
-    said.append(f"{verb} {len(changes)} files" + (f" in {folder}" if folder else ""))
-    return [*said, f"{verb} {len(changes)} files"]
+    summaries.append(f"{verb} {len(changes)} files" + (f" in {folder}" if folder else ""))
+    return [*summaries, f"{verb} {len(changes)} files"]
 
 
-def _of_one(one: FileChange) -> list[str]:
-    name = PurePosixPath(one.path).name
-    said = []
-    if one.change == "renamed" and one.old_path is not None:
-        old = PurePosixPath(one.old_path).name
-        said.append(
-            f"rename {old} to {name}" if old != name else f"move {name} to {PurePosixPath(one.path).parent}"
+def _of_one(change: FileChange) -> list[str]:
+    name = PurePosixPath(change.path).name
+    summaries = []
+    if change.change == "renamed" and change.old_path is not None:
+        old = PurePosixPath(change.old_path).name
+        summaries.append(
+            f"rename {old} to {name}"
+            if old != name
+            else f"move {name} to {PurePosixPath(change.path).parent}"
         )
-    elif one.change == "changed" and one.brings:
-        said.append(f"add {_listed(one.brings[:3])} to {name}")
-    elif one.change == "changed" and one.takes:
-        said.append(f"remove {_listed(one.takes[:3])} from {name}")
-    return [*said, f"{_VERBS[one.change]} {name}", f"{_VERBS[one.change]} a file"]
+    elif change.change == "changed" and change.brings:
+        summaries.append(f"add {_listed(change.brings[:3])} to {name}")
+    elif change.change == "changed" and change.takes:
+        summaries.append(f"remove {_listed(change.takes[:3])} from {name}")
+    return [*summaries, f"{_VERBS[change.change]} {name}", f"{_VERBS[change.change]} a file"]
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -117,22 +119,24 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def body_of(changes: Sequence[FileChange]) -> str:
-    """One line per file with its counts."""
-    lines = [f"- {_told(one)}" for one in changes[:MOST_LINES]]
+    """Return a body with one line per file and its counts."""
+    lines = [f"- {_file_line(change)}" for change in changes[:MOST_LINES]]
     if len(changes) > MOST_LINES:
         lines.append(f"- and {len(changes) - MOST_LINES} more files")
     return "\n".join(lines)
 
 
-def _told(one: FileChange) -> str:
-    shown = "".join(char if char.isprintable() else "?" for char in one.path)
+def _file_line(change: FileChange) -> str:
+    shown = "".join(char if char.isprintable() else "?" for char in change.path)
     notes = []
-    if one.change == "renamed" and one.old_path is not None:
-        notes.append("renamed from " + "".join(char if char.isprintable() else "?" for char in one.old_path))
-    elif one.change != "changed":
-        notes.append("new" if one.change == "added" else "removed")
-    if one.binary:
+    if change.change == "renamed" and change.old_path is not None:
+        notes.append(
+            "renamed from " + "".join(char if char.isprintable() else "?" for char in change.old_path)
+        )
+    elif change.change != "changed":
+        notes.append("new" if change.change == "added" else "removed")
+    if change.binary:
         notes.append("binary")
-    elif one.added is not None and one.removed is not None:
-        notes.append(f"+{one.added} -{one.removed}")
+    elif change.added is not None and change.removed is not None:
+        notes.append(f"+{change.added} -{change.removed}")
     return f"{shown} ({', '.join(notes)})" if notes else shown

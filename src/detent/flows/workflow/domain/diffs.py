@@ -1,4 +1,4 @@
-"""Reading a unified diff as git writes it: which files, what became of them, how many lines came and went."""
+"""Reads unified diffs of git: the files, their changes, and the lines added and removed."""
 
 from __future__ import annotations
 
@@ -19,48 +19,48 @@ _NAMED = re.compile(
 
 @dataclass(slots=True)
 class FileChange:
-    """What a diff says of one file."""
+    """The change of one file."""
 
     path: str
     change: Change = "changed"
     old_path: str | None = None
     added: int | None = 0
-    """Lines; None when they are not known, or are none."""
+    """Lines added; None if the number is unknown or the file is binary."""
     removed: int | None = 0
     binary: bool = False
     brings: list[str] = field(default_factory=list)
-    """Functions and classes that stand in added lines only."""
+    """Functions and classes in added lines only."""
     takes: list[str] = field(default_factory=list)
-    """Those that stand in removed lines only."""
+    """Functions and classes in removed lines only."""
 
 
 def read_diff(diff: str) -> list[FileChange]:
-    """The files of a diff, in its order. A diff cut off in the middle is read as far as it goes."""
-    found: list[FileChange] = []
-    here: FileChange | None = None
+    """Return the files of a diff, in order; a diff that is cut off is read as far as it goes."""
+    files: list[FileChange] = []
+    current: FileChange | None = None
     left = right = 0
-    came: list[str] = []
-    went: list[str] = []
+    brought: list[str] = []
+    taken: list[str] = []
 
     def close() -> None:
-        if here is not None:
-            here.brings = [name for name in dict.fromkeys(came) if name not in went]
-            here.takes = [name for name in dict.fromkeys(went) if name not in came]
-        came.clear()
-        went.clear()
+        if current is not None:
+            current.brings = [name for name in dict.fromkeys(brought) if name not in taken]
+            current.takes = [name for name in dict.fromkeys(taken) if name not in brought]
+        brought.clear()
+        taken.clear()
 
     for line in diff.split("\n"):
-        if here is not None and (left > 0 or right > 0):
-            # Inside a hunk the first character counts, whatever the rest of the line looks like.
+        if current is not None and (left > 0 or right > 0):
+            # Inside a hunk only the first character of a line counts.
             if line.startswith("+"):
                 right -= 1
-                here.added = (here.added or 0) + 1
-                came += _NAMED.findall(line[1:])
+                current.added = (current.added or 0) + 1
+                brought += _NAMED.findall(line[1:])
                 continue
             if line.startswith("-"):
                 left -= 1
-                here.removed = (here.removed or 0) + 1
-                went += _NAMED.findall(line[1:])
+                current.removed = (current.removed or 0) + 1
+                taken += _NAMED.findall(line[1:])
                 continue
             if line.startswith("\\"):
                 continue
@@ -70,54 +70,54 @@ def read_diff(diff: str) -> list[FileChange]:
             left = right = 0
         if line.startswith("diff --git "):
             close()
-            here = FileChange(_second_path(line[len("diff --git ") :]))
+            current = FileChange(_second_path(line[len("diff --git ") :]))
             left = right = 0
-            found.append(here)
-        elif here is None:
+            files.append(current)
+        elif current is None:
             continue
         elif (hunk := _HUNK.match(line)) is not None:
             left, right = (1 if part is None else int(part) for part in hunk.groups())
         else:
-            _header(here, line)
+            _header(current, line)
     close()
-    return found
+    return files
 
 
-def _header(here: FileChange, line: str) -> None:
+def _header(current: FileChange, line: str) -> None:
     if line.startswith("new file mode"):
-        here.change = "added"
+        current.change = "added"
     elif line.startswith("deleted file mode"):
-        here.change = "removed"
+        current.change = "removed"
     elif line.startswith("rename from "):
-        here.change, here.old_path = "renamed", _unquoted(line[len("rename from ") :])
+        current.change, current.old_path = "renamed", _unquoted(line[len("rename from ") :])
     elif line.startswith("rename to "):
-        here.path = _unquoted(line[len("rename to ") :])
+        current.path = _unquoted(line[len("rename to ") :])
     elif line.startswith("+++ ") and line[4:] != "/dev/null":
-        here.path = _unquoted(line[4:].removesuffix("\t")).removeprefix("b/")
-    elif line.startswith("--- ") and line[4:] != "/dev/null" and here.change == "removed":
-        here.path = _unquoted(line[4:].removesuffix("\t")).removeprefix("a/")
+        current.path = _unquoted(line[4:].removesuffix("\t")).removeprefix("b/")
+    elif line.startswith("--- ") and line[4:] != "/dev/null" and current.change == "removed":
+        current.path = _unquoted(line[4:].removesuffix("\t")).removeprefix("a/")
     elif line.startswith(("Binary files ", "GIT binary patch")):
-        here.binary, here.added, here.removed = True, None, None
+        current.binary, current.added, current.removed = True, None, None
 
 
-def _second_path(said: str) -> str:
-    """The path after the change, of `a/old b/new`; later lines say it more clearly where there are any."""
-    if said.endswith('"'):
-        start = said.rfind(' "b/')
-        return _unquoted(said[start + 1 :]).removeprefix("b/") if start >= 0 else said
+def _second_path(paths: str) -> str:
+    """The path after the change, from `a/old b/new`; later lines of the diff may correct it."""
+    if paths.endswith('"'):
+        start = paths.rfind(' "b/')
+        return _unquoted(paths[start + 1 :]).removeprefix("b/") if start >= 0 else paths
     # Without a rename both halves are alike.
-    half = len(said) // 2
-    if said[2:half] == said[half + 3 :] and said[half : half + 1] == " ":
-        return said[half + 3 :]
-    start = said.rfind(" b/")
-    return said[start + 3 :] if start >= 0 else said
+    half = len(paths) // 2
+    if paths[2:half] == paths[half + 3 :] and paths[half : half + 1] == " ":
+        return paths[half + 3 :]
+    start = paths.rfind(" b/")
+    return paths[start + 3 :] if start >= 0 else paths
 
 
-def _unquoted(said: str) -> str:
-    """A path as git quotes it in C's way where it holds quotes, tabs or line ends."""
-    if not (said.startswith('"') and said.endswith('"') and len(said) > 1):
-        return said
-    raw, at, inner = bytearray(), 0, said[1:-1]
+def _unquoted(path: str) -> str:
+    """A path that git may have quoted like a string in C."""
+    if not (path.startswith('"') and path.endswith('"') and len(path) > 1):
+        return path
+    raw, at, inner = bytearray(), 0, path[1:-1]
     while at < len(inner):
         char = inner[at]
         if char != "\\":
@@ -133,20 +133,20 @@ def _unquoted(said: str) -> str:
 
 
 def changes_of(files: Iterable[Any], diff: str) -> list[FileChange]:
-    """What is known of files: named as paths or with counts, and what the diff says of them.
+    """Return the changes of files, given as paths or as mappings with counts, completed from a diff.
 
-    A file the diff does not (any longer) speak of has no counts unless it brings them.
+    A file that is missing from the diff, which may be cut off, has no counts other than its own.
     """
-    read = {one.path: one for one in read_diff(diff)}
-    found: dict[str, FileChange] = {}
-    for said in files:
-        path = str(said.get("path", "")) if isinstance(said, Mapping) else str(said)
+    read = {change.path: change for change in read_diff(diff)}
+    changes: dict[str, FileChange] = {}
+    for file in files:
+        path = str(file.get("path", "")) if isinstance(file, Mapping) else str(file)
         if not path:
             continue
-        one = read.get(path) or FileChange(path, added=None, removed=None)
-        if isinstance(said, Mapping):
+        change = read.get(path) or FileChange(path, added=None, removed=None)
+        if isinstance(file, Mapping):
             for name in ("added", "removed"):
-                if isinstance(said.get(name), int):
-                    setattr(one, name, said[name])
-        found[path] = one
-    return list(found.values()) if found else list(read.values())
+                if isinstance(file.get(name), int):
+                    setattr(change, name, file[name])
+        changes[path] = change
+    return list((changes or read).values())

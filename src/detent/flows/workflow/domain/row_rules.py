@@ -1,4 +1,4 @@
-"""Rules for the values of a column: reading them, and saying what is wrong with a value."""
+"""Rules for the values of a column: they are read, and applied to values."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ TYPES: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-def _number(said: str) -> Any:
-    """A number from its text, or the text where it is none."""
-    if _INTEGER.fullmatch(said):
-        return int(said)
-    return float(said) if _DECIMAL.fullmatch(said) and math.isfinite(float(said)) else said
+def _number(text: str) -> Any:
+    """The number that a text denotes, or the text."""
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    return float(text) if _DECIMAL.fullmatch(text) and math.isfinite(float(text)) else text
 
 
 READ: Mapping[str, Callable[[str], Any]] = {
-    "integer": lambda said: int(said) if _INTEGER.fullmatch(said) else said,
+    "integer": lambda text: int(text) if _INTEGER.fullmatch(text) else text,
     "number": _number,
-    "boolean": lambda said: {"true": True, "false": False}.get(said.lower(), said),
+    "boolean": lambda text: {"true": True, "false": False}.get(text.lower(), text),
 }
-"""How texts are read where a rule says of which type they are."""
+"""How texts are read, by the type in their rule."""
 
 
 @dataclass(slots=True)
 class Rule:
-    """What is asked of one column."""
+    """The rules of one column."""
 
     column: str
     required: bool = False
@@ -75,7 +75,7 @@ class Rule:
     _seen: set[str] = field(default_factory=set)
 
     def read(self, value: Any) -> Any:
-        """A value as the rule's type means it: one bad cell makes texts of a whole column of numbers."""
+        """Return a value as the rule's type; a bad cell makes a whole column of numbers texts."""
         if self.type == "text":
             return value if isinstance(value, str) or value is None else json.dumps(value)
         reader = READ.get(self.type or "")
@@ -84,16 +84,16 @@ class Rule:
         return reader(value.strip())
 
     def problem(self, value: Any, fits: bool = True) -> str | None:
-        """What is wrong with a value, in words that do not repeat it; None when nothing is."""
+        """Return what is wrong with a value, without the value; None if nothing is."""
         if value is None or value == "":
             return "is missing" if self.required else None
         if self.type is not None and not TYPES[self.type](value):
             return f"is no {self.type}"
-        if (said := self._out_of_bounds(value)) is not None:
-            return said
+        if (problem := self._out_of_bounds(value)) is not None:
+            return problem
         if not fits:
             return "does not fit the pattern"
-        if self.enum is not None and not any(_same(value, one) for one in self.enum):
+        if self.enum is not None and not any(_same(value, allowed) for allowed in self.enum):
             return "is none of the values allowed"
         if self.unique:
             name = canonical(value)
@@ -122,14 +122,18 @@ def _same(left: Any, right: Any) -> bool:
     return type(left) is type(right) and left == right
 
 
-def read_rules(said: Any, columns: Sequence[str]) -> list[Rule]:
-    """Rules as they are written; everything wrong with them is told at once."""
-    if not isinstance(said, Mapping):
+def read_rules(written: Any, columns: Sequence[str]) -> list[Rule]:
+    """Read rules as written in a workflow file.
+
+    Raises:
+        ValueError: some rules are wrong; the message lists all problems.
+    """
+    if not isinstance(written, Mapping):
         raise ValueError("`rules` maps columns to rules.")
     problems: list[str] = []
-    found = []
-    for column, one in said.items():
-        rules = {"type": one} if isinstance(one, str) else one
+    read: list[Rule] = []
+    for column, entry in written.items():
+        rules = {"type": entry} if isinstance(entry, str) else entry
         if column not in columns:
             problems.append(f"there is no column '{column}'{_meant(str(column), columns)}")
         if not isinstance(rules, Mapping):
@@ -142,10 +146,10 @@ def read_rules(said: Any, columns: Sequence[str]) -> list[Rule]:
             problems.append(f"'{column}': there is no type '{kind}'{_meant(str(kind), TYPES)}")
         problems += [f"'{column}': {wrong}" for wrong in _misfits(rules)]
         if not problems:
-            found.append(Rule(str(column), **rules))
+            read.append(Rule(str(column), **rules))
     if problems:
         raise ValueError(f"The rules cannot be used: {'; '.join(problems)}.")
-    return found
+    return read
 
 
 def _misfits(rules: Mapping[str, Any]) -> list[str]:
@@ -166,5 +170,5 @@ def _misfits(rules: Mapping[str, Any]) -> list[str]:
 
 
 def _meant(name: str, names: Any) -> str:
-    found = nearest(name, list(names)).strip()
-    return f" ({found[0].lower()}{found[1:]})" if found else ""
+    hint = nearest(name, list(names)).strip()
+    return f" ({hint[0].lower()}{hint[1:]})" if hint else ""

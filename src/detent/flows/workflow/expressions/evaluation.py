@@ -1,6 +1,6 @@
-"""A tree as closures: built once, called with a scope as often as a step needs its values.
+"""Compiles a tree into closures: built once, called with a scope for each value.
 
-Every part is evaluated at most once, `and`, `or`, `if` and `default` only those they need.
+Every part is evaluated at most once; `and`, `or`, `if` and `default` evaluate only the parts they need.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ _MOST_COMPARED = 500
 
 
 class Absent(Exception):
-    """A reference leads nowhere. `default` takes it; else it is told in words, which cost something."""
+    """A referenced value is missing. `default` catches it; otherwise `error` describes it, at some cost."""
 
     def __init__(self, node: Root | Path, at: int, inside: Any) -> None:
         super().__init__()
         self.node = node
         self.at = at
-        """Which of a path's keys is missing."""
+        """Number of the missing key in its path."""
         self.inside = inside
-        """Where it was looked for."""
+        """The value that lacks it."""
 
-    def told(self, expression: str) -> EvaluationError:
-        """The error for people."""
+    def error(self, expression: str) -> EvaluationError:
+        """The error with a message."""
         if isinstance(self.node, Root):
             message, names = _missing_root(self.node, self.inside)
             return EvaluationError(message, self.node.position, names, expression)
@@ -68,7 +68,7 @@ class Absent(Exception):
 
 
 def compiled(node: Node) -> Run:
-    """The closure that gives a tree's value in a scope."""
+    """Return the closure that computes a tree's value in a scope."""
     if isinstance(node, Path):
         return _path(node)
     if isinstance(node, Root):
@@ -77,8 +77,8 @@ def compiled(node: Node) -> Run:
         value = node.value
         return lambda scope: value
     if isinstance(node, Items):
-        items = [compiled(one) for one in node.items]
-        return lambda scope: [one(scope) for one in items]
+        items = [compiled(item) for item in node.items]
+        return lambda scope: [item(scope) for item in items]
     if isinstance(node, Comparison):
         return _comparison(node)
     if isinstance(node, Chain):
@@ -135,25 +135,25 @@ def _step(node: Root, name: Any, part: Any) -> Run:
 
 def _path(node: Path) -> Run:
     base = compiled(node.base)
-    ways = tuple(enumerate(node.keys))
+    keys = tuple(enumerate(node.keys))
 
     def run(scope: Scope) -> Any:
         value = base(scope)
-        for at, key in ways:
+        for at, key in keys:
             if type(value) is dict and type(key) is str:
-                found = value.get(key, ABSENT)
+                inner = value.get(key, ABSENT)
             else:
-                found = _read(node, at, value, key)
-            if found is ABSENT:
+                inner = _read(node, at, value, key)
+            if inner is ABSENT:
                 raise Absent(node, at, value)
-            value = found
+            value = inner
         return value
 
     return run
 
 
 def _read(node: Path, at: int, value: Any, key: Key) -> Any:
-    """What stands at a key, or `ABSENT`; a value of a kind that has no such keys is an error."""
+    """The value at a key, or `ABSENT`; an error if values of this kind have no such keys."""
     kind = kind_of(value)
     if kind == "null":
         return ABSENT
@@ -179,7 +179,7 @@ def _comparison(node: Comparison) -> Run:
     if sign == "!=":
         return lambda scope: not same(left(scope), right(scope))
 
-    # The left one first, as it is written.
+    # The left operand first, as written.
     def inside(scope: Scope) -> bool:
         wanted = left(scope)
         return contains(right(scope), wanted, position)
@@ -192,7 +192,7 @@ def _comparison(node: Comparison) -> Run:
 
 
 def _chain(node: Chain) -> Run:
-    operands = tuple(compiled(one) for one in node.operands)
+    operands = tuple(map(compiled, node.operands))
     first, last, ends_on = operands[:-1], operands[-1], node.word == "or"
 
     def run(scope: Scope) -> Any:
@@ -222,7 +222,7 @@ def _call(node: Call) -> Run:
     return default
 
 
-# --- words for what is missing -----------------------------------------------------------------------
+# --- messages about missing values ---------------------------------------------------------------------
 
 
 def _missing_root(node: Root, inside: Any) -> tuple[str, tuple[str, ...]]:
@@ -256,16 +256,16 @@ def _missing_key(node: Path, at: int, inside: Any) -> tuple[str, tuple[str, ...]
 
 
 def _shown(node: Path, at: int) -> str:
-    """What was read before a key, as an expression."""
+    """The part of a path before a key, as an expression."""
     text = written(Path(node.base, node.keys[:at]) if at else node.base)
     return f"'{text}'" if len(text) <= _LONGEST_NAME else f"'…{text[-_LONGEST_NAME:]}'"
 
 
 def _near(name: str, names: tuple[str, ...]) -> str:
-    return nearest(name, islice((one for one in names if len(one) <= _LONGEST_NAME), _MOST_COMPARED))
+    return nearest(name, islice((known for known in names if len(known) <= _LONGEST_NAME), _MOST_COMPARED))
 
 
-def _listed(what: str, names: tuple[str, ...]) -> str:
-    shown = [one if len(one) <= _LONGEST_NAME else f"{one[:_LONGEST_NAME]}…" for one in names[:MAX_NAMES]]
+def _listed(label: str, names: tuple[str, ...]) -> str:
+    shown = [name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in names[:MAX_NAMES]]
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return f"{what}: {', '.join(shown) or 'none'}{more}."
+    return f"{label}: {', '.join(shown) or 'none'}{more}."

@@ -1,4 +1,4 @@
-"""One expression, read and checked, ready to be evaluated any number of times."""
+"""One parsed and checked expression, which can be evaluated any number of times."""
 
 from __future__ import annotations
 
@@ -19,18 +19,22 @@ class Expression:
     text: str
     """As written, without the white space around it."""
     references: tuple[Reference, ...] = field(compare=False)
-    """All it may read, in the order in which it stands there."""
+    """Everything it may read, in the order of the text."""
     tree: Node = field(repr=False)
     position: int = field(repr=False, compare=False)
-    """Where it begins in the text it was read from."""
+    """Its offset in the text around it."""
     run: Run = field(repr=False, compare=False)
 
     def evaluate(self, scope: Scope) -> Any:
-        """Its value; `EvaluationError` where it has none."""
+        """Return its value.
+
+        Raises:
+            EvaluationError: it has none in this scope.
+        """
         try:
             return self.run(scope)
         except Absent as absent:
-            raise absent.told(self.text) from None
+            raise absent.error(self.text) from None
         except EvaluationError as error:
             error.expression = error.expression or self.text
             raise
@@ -39,12 +43,16 @@ class Expression:
 
 
 def parse(text: str) -> Expression:
-    """A bare expression, without `${{ }}`; `ExpressionError` if the text is none."""
+    """Parse a bare expression, without `${{ }}`.
+
+    Raises:
+        ExpressionError: the text is no expression.
+    """
     return parse_between(text, 0, len(text))
 
 
 def parse_between(text: str, start: int, end: int) -> Expression:
-    """The expression that stands in a part of a text; positions are offsets in the whole."""
+    """Parse the expression in a part of a text; positions are offsets in the whole text."""
     tree, references = parsed(text, start, end)
     inner = text[start:end]
     position = start + len(inner) - len(inner.lstrip())

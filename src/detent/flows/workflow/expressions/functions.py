@@ -1,4 +1,4 @@
-"""The five functions. `default` is among them by name only: what it is given may be missing."""
+"""The five functions. `default`, whose first argument may be missing, is evaluated in `evaluation`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from detent.flows.workflow.expressions.errors import EvaluationError
 from detent.flows.workflow.expressions.values import as_json, described, kind_of
 
 ARGUMENTS = {"len": 1, "lower": 1, "upper": 1, "default": 2, "json": 1}
-"""How many each takes."""
+"""Number of arguments, by function."""
 
 
 def length(value: Any, position: int) -> int:
@@ -41,4 +41,4 @@ OF_ONE: dict[str, Callable[[Any, int], Any]] = {
     "upper": upper,
     "json": as_json,
 }
-"""Functions of one value, which are told where they stand."""
+"""Functions of a value and the position of the call."""

@@ -1,13 +1,13 @@
-"""How long and how deep an expression may be."""
+"""Limits on the size and depth of expressions."""
 
 MAX_CHARACTERS = 2000
-"""Of one expression, without the white space around it; a text may hold many."""
+"""Characters of one expression, without surrounding white space; a text may hold several expressions."""
 MAX_DEPTH = 32
-"""How often an expression may stand inside another: a parenthesis, a list, an argument, `not` and `else` each
-go one deeper. Chains of `and`, `or` and accessors stay on their level."""
+"""Levels of nested expressions: a parenthesis, a list, an argument, `not` and `else` each add one. Chains of
+`and`, `or` and accessors add none."""
 MAX_JSON_DEPTH = 4
 """`json` inside `json`: every level may double the backslashes of the one before."""
 MAX_VALUE_DEPTH = 200
-"""How deep a value with templates in it may be nested."""
+"""Levels of nested values that hold templates."""
 MAX_NAMES = 20
-"""How many of the available names an error lists."""
+"""Most available names that an error lists."""

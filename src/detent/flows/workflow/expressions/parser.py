@@ -1,4 +1,4 @@
-"""The grammar: words in, a checked tree and its references out.
+"""The parser: turns the tokens of an expression into a checked tree and its references.
 
     expr       = or , [ "if" , or , "else" , expr ]
     or         = and , { "or" , and }
@@ -7,13 +7,14 @@
     comparison = value , [ ( "==" | "!=" | "<=" | ">=" | "<" | ">" | "in" | "not" , "in" ) , value ]
     value      = ( literal | list | reference | call | "(" , expr , ")" ) , { accessor }
 
-Each rule is a method of its name. What stands after a dot is a name, even if it is a word of the language.
-Inputs and steps go by name, so `inputs[0]` is refused here and not only when it is evaluated.
+Each rule is a method of the same name. After a dot, a keyword is a name. Inputs and steps are read by name,
+so `inputs[0]` is a parse error.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, NoReturn, cast
+from collections.abc import Callable
+from typing import Literal, NamedTuple, NoReturn, cast
 
 from detent.flows.workflow.expressions.errors import ExpressionError
 from detent.flows.workflow.expressions.functions import ARGUMENTS
@@ -45,14 +46,14 @@ _MEANT = {"None": "null", "nil": "null", "none": "null", "True": "true", "False"
 
 
 class Parsed(NamedTuple):
-    """An expression that reads well."""
+    """A parsed expression."""
 
     tree: Node
     references: tuple[Reference, ...]
 
 
 def parsed(text: str, start: int, end: int) -> Parsed:
-    """The tree of `text[start:end]`; positions are offsets in `text`."""
+    """Parse `text[start:end]`; positions are offsets in `text`."""
     while start < end and text[start] in " \t\r\n":
         start += 1
     while end > start and text[end - 1] in " \t\r\n":
@@ -67,7 +68,7 @@ def parsed(text: str, start: int, end: int) -> Parsed:
 
 
 class _Parser:
-    """Reads words from left to right, one method for each rule."""
+    """Reads tokens from left to right, one method for each rule."""
 
     def __init__(self, text: str, words: list[Token]) -> None:
         self.text = text
@@ -101,18 +102,16 @@ class _Parser:
         return Choice(value, condition, otherwise, start.position)
 
     def or_(self) -> Node:
-        first = self.and_()
-        operands = [first]
-        while self.take("name", "or"):
-            operands.append(self.and_())
-        return first if len(operands) == 1 else Chain("or", tuple(operands), first.position)
+        return self.chain("or", self.and_)
 
     def and_(self) -> Node:
-        first = self.not_()
-        operands = [first]
-        while self.take("name", "and"):
-            operands.append(self.not_())
-        return first if len(operands) == 1 else Chain("and", tuple(operands), first.position)
+        return self.chain("and", self.not_)
+
+    def chain(self, word: Literal["and", "or"], operand: Callable[[], Node]) -> Node:
+        operands = [operand()]
+        while self.take("name", word):
+            operands.append(operand())
+        return operands[0] if len(operands) == 1 else Chain(word, tuple(operands), operands[0].position)
 
     def not_(self) -> Node:
         start = self.next
@@ -130,9 +129,9 @@ class _Parser:
         if sign is None:
             return left
         right = self.value()
-        here = self.next
+        second = self.next
         if self.sign() is not None:
-            self.next = here
+            self.next = second
             self.refuse("Comparisons cannot follow each other. Write 'a < b and b < c', or use parentheses.")
         return Comparison(sign, left, right, position)
 
@@ -201,7 +200,9 @@ class _Parser:
         name = function.text
         if name not in ARGUMENTS:
             self.next = function
-            self.refuse(f"There is no function '{name}'.{nearest(name, ARGUMENTS)} Known: {_functions()}.")
+            self.refuse(
+                f"There is no function '{name}'.{nearest(name, ARGUMENTS)} Known: {', '.join(ARGUMENTS)}."
+            )
         self.deeper(function)
         start = self.next
         self.advance()
@@ -269,14 +270,14 @@ class _Parser:
             return word.value
         self.refuse(f"Between '[' and ']' stands a whole number or a name in quotes, not {word}.")
 
-    # --- words --------------------------------------------------------------------------------------
+    # --- tokens -------------------------------------------------------------------------------------
 
     def advance(self) -> None:
         self.at = min(self.at + 1, len(self.words) - 1)
         self.next = self.words[self.at]
 
     def take(self, kind: str, text: str) -> bool:
-        """Go past this word, if it is the next one."""
+        """Consume a token if it is the next one."""
         if self.next.kind == kind and self.next.text == text:
             self.advance()
             return True
@@ -320,7 +321,3 @@ class _Parser:
         if word.kind == "name" and word.text in ("for", "is", "lambda"):
             self.refuse(f"There is no '{word.text}' in an expression.")
         self.refuse(f"{word!s} is not expected here: the expression could end before it.")
-
-
-def _functions() -> str:
-    return ", ".join(ARGUMENTS)

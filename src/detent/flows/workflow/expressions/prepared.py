@@ -1,7 +1,7 @@
-"""Values of a workflow file with expressions anywhere inside, read once and resolved for each step.
+"""Values of a workflow file with expressions inside, parsed once and resolved for each step.
 
-Texts in nested mappings and lists are templates; keys are not. What an expression gives is data: it is not
-resolved again, and it is handed on as the scope holds it, not copied.
+Texts in nested mappings and lists are templates; keys are not. The value of an expression is data: it is not
+resolved again, and not copied.
 """
 
 from __future__ import annotations
@@ -22,33 +22,40 @@ Make = Callable[[Scope], Any]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A value whose expressions are read and checked."""
+    """A value whose expressions are parsed and checked."""
 
     value: Any
     """As written."""
     references: tuple[Reference, ...]
-    """All it may read; positions are offsets in the text each stands in."""
+    """Everything it may read; positions are offsets in the text of each reference."""
     constant: bool
-    """No expression is in it: it resolves to the same in every scope."""
+    """Whether it holds no expression and resolves to the same value in every scope."""
     make: Make = field(repr=False, compare=False)
 
     def resolve(self, scope: Scope) -> Any:
-        """The value in a scope, lists and mappings new; an `EvaluationError` carries the path to it."""
+        """Return the value in a scope, in new lists and mappings.
+
+        Raises:
+            EvaluationError: an expression has no value; the error holds its path.
+        """
         return self.make(scope)
 
 
 def prepared(value: Any) -> Prepared:
-    """Read every text in a nested value as a template; `ExpressionError` carries the path of a wrong one."""
+    """Parse every text in a nested value as a template.
+
+    Raises:
+        ExpressionError: a template is wrong; the error holds its path.
+    """
     references: list[Reference] = []
     make, constant = _maker(value, references, 0)
     return Prepared(value, tuple(references), constant, make)
 
 
 def condition(value: Any) -> Prepared:
-    """What stands where an expression is wanted: a text is one, with or without `${{ }}`.
+    """Parse the value of a key that takes an expression: a text, with or without `${{ }}`.
 
-    White space around it means nothing here. Other values stand for themselves; texts inside a list or a
-    mapping are templates, as everywhere.
+    White space around it is ignored. Other values are literal; texts in a list or a mapping are templates.
     """
     if not isinstance(value, str):
         return prepared(value)

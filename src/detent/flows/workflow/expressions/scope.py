@@ -1,4 +1,4 @@
-"""What an expression can see: the inputs, the steps so far, and inside a loop the item and its index."""
+"""The values an expression can read: inputs, finished steps, and inside a loop the item and its index."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class _Unbound(Enum):
 
 
 UNBOUND = _Unbound.UNBOUND
-"""Stands for `item` and `index` outside of a loop, where null would be a value."""
+"""Value of `item` and `index` outside a loop; null would be a real value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The values of one moment."""
+    """The values at one point of a run."""
 
     inputs: Mapping[str, Any]
     steps: Mapping[str, Mapping[str, Any]]
-    """`output` and `status` by step name. It may be lazy: only names that are asked for are looked up, and it
-    is gone through only to list its names in an error."""
+    """`output` and `status` by step name. It may be lazy: only referenced names are looked up, and it is
+    iterated only to list the names in an error."""
     item: Any = UNBOUND
     index: Any = UNBOUND

@@ -1,8 +1,8 @@
 """Texts with `${{ expression }}` in them.
 
-A text that is one expression from its first to its last character keeps the type of the value. White space
-around it is text like any other, so `" ${{ inputs.n }}"` gives text. `$${{` writes a literal `${{`; to put a
-dollar sign before a value, write `${{ '$' }}${{ inputs.price }}`.
+A text that consists of one expression keeps the type of its value. White space around the expression counts
+as text, so `" ${{ inputs.n }}"` gives a text. `$${{` writes a literal `${{`; to put a dollar sign before a
+value, write `${{ '$' }}${{ inputs.price }}`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,20 @@ OPENING, CLOSING = "${{", "}}"
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A text, its expressions read and checked."""
+    """A text with its parsed and checked expressions."""
 
     text: str
     """As written."""
     pieces: tuple[str | Expression, ...]
-    """Literal texts and expressions in order; no literal is empty, no two stand side by side."""
+    """Literal texts and expressions in order; no literal is empty, and no two are adjacent."""
 
     @classmethod
     def parse(cls, text: str) -> Template:
-        """Read a text; `ExpressionError` with the offset in it if one of its expressions is wrong."""
+        """Parse a text.
+
+        Raises:
+            ExpressionError: one of its expressions is wrong; the error holds the offset.
+        """
         if OPENING not in text:
             return cls(text, (text,) if text else ())
         pieces: list[str | Expression] = []
@@ -45,24 +49,27 @@ class Template:
 
     @property
     def is_plain(self) -> bool:
-        """It holds no expression."""
+        """Whether it holds no expression."""
         return not any(isinstance(piece, Expression) for piece in self.pieces)
 
     @property
     def lone(self) -> Expression | None:
-        """The expression it is, if it is exactly one and nothing else."""
+        """The expression, if the text consists of exactly one."""
         only = self.pieces[0] if len(self.pieces) == 1 else None
         return only if isinstance(only, Expression) else None
 
     @property
     def references(self) -> tuple[Reference, ...]:
-        """All it may read, in order."""
+        """Everything it may read, in order."""
         return tuple(
-            one for piece in self.pieces if isinstance(piece, Expression) for one in piece.references
+            reference
+            for piece in self.pieces
+            if isinstance(piece, Expression)
+            for reference in piece.references
         )
 
     def evaluate(self, scope: Scope) -> Any:
-        """The value of a lone expression, else the text with all values put in, once."""
+        """Return the value of a lone expression, otherwise the text with all values inserted."""
         lone = self.lone
         if lone is not None:
             return lone.evaluate(scope)
@@ -79,22 +86,22 @@ def _filled(expression: Expression, scope: Scope) -> str:
 
 
 def _pieces(text: str) -> Iterator[str | Expression]:
-    here = 0
-    while (found := text.find(OPENING, here)) >= 0:
-        if found > here and text[found - 1] == "$":
-            yield text[here : found - 1] + OPENING
-            here = found + len(OPENING)
+    at = 0
+    while (opening := text.find(OPENING, at)) >= 0:
+        if opening > at and text[opening - 1] == "$":
+            yield text[at : opening - 1] + OPENING
+            at = opening + len(OPENING)
             continue
-        yield text[here:found]
-        expression, here = expression_at(text, found)
+        yield text[at:opening]
+        expression, at = expression_at(text, opening)
         yield expression
-    yield text[here:]
+    yield text[at:]
 
 
-def expression_at(text: str, found: int) -> tuple[Expression, int]:
-    """The expression whose `${{` stands at an offset, and the offset after its `}}`."""
-    start = found + len(OPENING)
+def expression_at(text: str, at: int) -> tuple[Expression, int]:
+    """Parse the expression whose `${{` is at an offset; return it and the offset after its `}}`."""
+    start = at + len(OPENING)
     end = closing(text, start)
     if end is None:
-        raise ExpressionError("'${{' is not closed: '}}' is missing. A literal '${{' is '$${{'.", found, text)
+        raise ExpressionError("'${{' is not closed: '}}' is missing. A literal '${{' is '$${{'.", at, text)
     return parse_between(text, start, end), end + len(CLOSING)

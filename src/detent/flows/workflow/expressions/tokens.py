@@ -1,4 +1,4 @@
-"""The words of an expression, with their places: names, numbers, quoted texts and signs."""
+"""The tokens of an expression, with their positions: names, numbers, quoted texts and signs."""
 
 from __future__ import annotations
 
@@ -40,47 +40,47 @@ _INSTEAD = {
 
 
 class Token(NamedTuple):
-    """One word of an expression."""
+    """One token of an expression."""
 
     kind: Kind
     text: str
     """As written; for `end` empty."""
     position: int
     value: Any = None
-    """What a number or a quoted text stands for."""
+    """Value of a number or a quoted text."""
 
     def __str__(self) -> str:
         return f"'{self.text}'" if self.kind != "end" else "the end"
 
 
 def tokens(text: str, start: int, end: int) -> Iterator[Token]:
-    """The words of `text[start:end]`, closed by one of kind `end`; positions are offsets in `text`."""
-    here = start
-    while here < end:
-        match = _WORD.match(text, here, end)
+    """Yield the tokens of `text[start:end]`, and last one of kind `end`; positions are offsets in `text`."""
+    at = start
+    while at < end:
+        match = _WORD.match(text, at, end)
         if match is None:
-            _refuse(text, here)
-        kind, word, there = cast(Kind, match.lastgroup), match.group(), match.end()
+            _refuse(text, at)
+        kind, word, after = cast(Kind, match.lastgroup), match.group(), match.end()
         if kind == "name" or kind == "sign":
-            yield Token(kind, word, here)
+            yield Token(kind, word, at)
         elif kind == "number":
-            if there < end and _NAME_GOES_ON.match(text, there):
-                raise ExpressionError("A number ends where a letter begins.", there, text)
-            yield Token("number", word, here, _number(word, here, text))
+            if after < end and _NAME_GOES_ON.match(text, after):
+                raise ExpressionError("A number ends where a letter begins.", after, text)
+            yield Token("number", word, at, _number(word, at, text))
         elif kind == "text":
-            yield Token("text", word, here, _unquoted(word, here, text))
-        here = there
+            yield Token("text", word, at, _unquoted(word, at, text))
+        at = after
     yield Token("end", "", end)
 
 
 def closing(text: str, start: int) -> int | None:
-    """Where the `}}` stands that ends an expression begun at `start`; those inside quotes do not count."""
+    """Return the offset of the `}}` that ends an expression begun at `start`; those in quotes are skipped."""
     for match in _CLOSING.finditer(text, start):
-        found = match.group()
-        if found == "}}":
+        word = match.group()
+        if word == "}}":
             return match.start()
-        if len(found) == 1:
-            raise ExpressionError(f"A text that begins with {found} is not closed.", match.start(), text)
+        if len(word) == 1:
+            raise ExpressionError(f"A text that begins with {word} is not closed.", match.start(), text)
     return None
 
 
@@ -99,14 +99,14 @@ def _unquoted(word: str, position: int, text: str) -> str:
         return inner
 
     def plain(match: re.Match[str]) -> str:
-        found = _ESCAPES.get(match.group(1))
-        if found is None:
+        character = _ESCAPES.get(match.group(1))
+        if character is None:
             raise ExpressionError(
                 f"There is no escape '{match.group()}'. Known: \\\\ \\' \\\" \\n \\t.",
                 position + 1 + match.start(),
                 text,
             )
-        return found
+        return character
 
     return _ESCAPE.sub(plain, inner)
 

@@ -1,4 +1,4 @@
-"""An expression as a tree of values, and how a tree is written."""
+"""Expressions as trees, and the text of a tree."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _QUOTED = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t"})
 
 
 class Reference(NamedTuple):
-    """What an expression reads from its scope."""
+    """A value that an expression reads from its scope."""
 
     root: Name
     name: str | None
-    """Of the input or step; None for `item` and `index`."""
+    """Name of the input or step; None for `item` and `index`."""
     guarded: bool
-    """It stands in the first argument of a `default(…)`, so it may be missing."""
+    """Whether it is in the first argument of a `default(…)` and may be missing."""
     position: int
 
 
@@ -55,16 +55,16 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A value, and the way into it."""
+    """A value, and the keys to a value inside it."""
 
     base: Node
     keys: tuple[Key, ...]
     positions: tuple[int, ...] = field(default=(), compare=False)
-    """Where each key stands."""
+    """Position of each key."""
 
     @property
     def position(self) -> int:
-        """Where it begins."""
+        """Position of its base."""
         return self.base.position
 
 
@@ -102,7 +102,7 @@ class Comparison:
     left: Node
     right: Node
     position: int = field(default=0, compare=False)
-    """Where the sign stands."""
+    """Position of the sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +117,12 @@ class Choice:
 
 Node = Constant | Items | Root | Path | Call | Not | Chain | Comparison | Choice
 
-# How tightly each kind holds together; what holds less tightly than its place asks for gets parentheses.
+# Precedence of each kind of node; a node of lower precedence than its place requires gets parentheses.
 _CHOICE, _OR, _AND, _NOT, _COMPARISON, _VALUE = range(6)
 
 
 def written(node: Node) -> str:
-    """The text of a tree; parsed again, it gives the same tree."""
+    """Return the text of a tree; parsing it gives the same tree."""
     return _written(node, _CHOICE)
 
 
@@ -148,7 +148,7 @@ def _text(node: Node) -> tuple[str, int]:
         return f"not {_written(node.operand, _NOT)}", _NOT
     if isinstance(node, Chain):
         strength = _AND if node.word == "and" else _OR
-        return f" {node.word} ".join(_written(one, strength + 1) for one in node.operands), strength
+        return f" {node.word} ".join(_written(operand, strength + 1) for operand in node.operands), strength
     value, condition = _written(node.value, _OR), _written(node.condition, _OR)
     return f"{value} if {condition} else {_written(node.otherwise, _CHOICE)}", _CHOICE
 
@@ -166,7 +166,7 @@ def _root(node: Root) -> str:
 
 
 def _listed(nodes: tuple[Node, ...]) -> str:
-    return ", ".join(_written(one, _CHOICE) for one in nodes)
+    return ", ".join(_written(node, _CHOICE) for node in nodes)
 
 
 def _literal(value: Any) -> str:

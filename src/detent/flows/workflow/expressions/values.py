@@ -1,7 +1,7 @@
-"""What expressions know of values: their kinds, what can be read of them, equality, order and text.
+"""Values in expressions: their kinds, their readable parts, equality, order and text.
 
-Everything goes by the type of a value. No attribute of an object is looked up, except the stored fields of a
-dataclass, which are read past any property or `__getattribute__` it may have.
+Everything depends on the type of a value. No attribute of an object is looked up, except the stored fields of
+a dataclass, which are read without calling its properties or `__getattribute__`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from detent.kernel.plain import encode
 from detent.kernel.view import ListView
 
 Kind = Literal["null", "boolean", "number", "text", "list", "mapping", "record", "object"]
-"""A `record` is a dataclass; an `object` is anything of which nothing can be read."""
+"""A `record` is a dataclass; of an `object` nothing can be read."""
 
 ABSENT: Any = object()
-"""What is read where there is nothing."""
+"""Result of reading a missing value."""
 
 _KINDS: dict[type, Kind] = {
     type(None): "null", bool: "boolean", int: "number", float: "number", str: "text", list: "list",
@@ -34,13 +34,13 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def kind_of(value: Any) -> Kind:
-    """Which kind a value is of."""
+    """Return the kind of a value."""
     kind = type(value)
     return _KINDS.get(kind) or _kind(kind)
 
 
 def _kind(kind: type) -> Kind:
-    # By subclass, not by isinstance: that one asks the value for its __class__.
+    # By issubclass: isinstance would read the __class__ of the value.
     if issubclass(kind, str):
         return "text"
     if issubclass(kind, int | float):
@@ -54,7 +54,7 @@ def _kind(kind: type) -> Kind:
 
 
 def described(value: Any) -> str:
-    """`a number`: what a message calls a value without showing it."""
+    """Return the kind of a value for a message, such as `a number`, without the value."""
     kind = kind_of(value)
     return {"null": "null", "boolean": "a boolean", "object": f"a value of type {type(value).__name__}"}.get(
         kind, f"a {kind}"
@@ -62,37 +62,37 @@ def described(value: Any) -> str:
 
 
 def field_names(kind: type) -> tuple[str, ...]:
-    """Names of a dataclass's fields that can be read."""
-    return tuple(one.name for one in fields(kind) if not one.name.startswith("_"))
+    """Return the names of the readable fields of a dataclass."""
+    return tuple(member.name for member in fields(kind) if not member.name.startswith("_"))
 
 
 def field_of(record: Any, name: str) -> Any:
-    """The stored value of a dataclass's field, or `ABSENT`; nothing of the class is run."""
+    """Return the stored value of a dataclass's field, or `ABSENT`, without running code of the class."""
     if name not in field_names(type(record)):
         return ABSENT
-    found = inspect.getattr_static(record, name, ABSENT)
-    if type(found) is MemberDescriptorType:  # a slot
+    stored = inspect.getattr_static(record, name, ABSENT)
+    if type(stored) is MemberDescriptorType:  # a slot
         try:
-            return found.__get__(record)
+            return stored.__get__(record)
         except AttributeError:
             return ABSENT
-    return ABSENT if hasattr(type(found), "__get__") else found
+    return ABSENT if hasattr(type(stored), "__get__") else stored
 
 
 def names_in(value: Any) -> tuple[str, ...]:
-    """What can be read of a mapping or a record, in order."""
+    """Return the readable names of a mapping or a record, in order."""
     if kind_of(value) == "record":
         return field_names(type(value))
     return tuple(sorted(key for key in value if isinstance(key, str) and not key.startswith("_")))
 
 
 def true(value: Any) -> bool:
-    """Truth as in Python, for values; an object that is none of them is true."""
+    """Return the truth of a value, as in Python; records and objects are true."""
     return bool(value) if kind_of(value) not in ("record", "object") else True
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equality in which values of two kinds differ, at any depth: true is not 1, but 1 is 1.0."""
+    """Return whether values are equal; values of different kinds differ at any depth: 1 is not true."""
     kind = type(left)
     if kind is type(right) and kind in _SCALARS:
         return bool(left == right)
@@ -118,7 +118,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 def ordered(sign: str, left: Any, right: Any, position: int) -> bool:
-    """`<`, `<=`, `>`, `>=` of two numbers, texts, booleans or lists."""
+    """Compare two numbers, texts, booleans or lists with `<`, `<=`, `>` or `>=`."""
     kind = kind_of(left)
     if kind != kind_of(right):
         raise EvaluationError(f"'{sign}' cannot compare {described(left)} with {described(right)}.", position)
@@ -128,14 +128,14 @@ def ordered(sign: str, left: Any, right: Any, position: int) -> bool:
         raise EvaluationError(
             f"'{sign}' cannot compare {described(left)} with another: they have no order.", position
         )
-    for one, other in zip(left, right, strict=False):
-        if not same(one, other):
-            return ordered(sign, one, other, position)
+    for first, second in zip(left, right, strict=False):
+        if not same(first, second):
+            return ordered(sign, first, second, position)
     return _ORDERS[sign](len(left), len(right))
 
 
 def contains(inside: Any, wanted: Any, position: int) -> bool:
-    """`wanted in inside`: a list member, a mapping key or a part of a text."""
+    """Evaluate `wanted in inside`: an item of a list, a key of a mapping or a part of a text."""
     kind = kind_of(inside)
     if kind == "list":
         return any(same(wanted, item) for item in inside)
@@ -153,7 +153,7 @@ def contains(inside: Any, wanted: Any, position: int) -> bool:
 
 
 def as_json(value: Any, position: int) -> str:
-    """Compact JSON text; of a record its fields."""
+    """Return a value as compact JSON text, a record as its fields."""
     try:
         try:
             return encode(value)
@@ -169,7 +169,7 @@ def as_json(value: Any, position: int) -> str:
 
 
 def as_text(value: Any, position: int) -> str:
-    """A value as it is put into a text: null as nothing, a text as it is, anything else as JSON."""
+    """Return a value for insertion into a text: null is empty, a text stays, anything else is JSON."""
     kind = type(value)
     if kind is str:
         return value  # type: ignore[no-any-return]
@@ -179,7 +179,7 @@ def as_text(value: Any, position: int) -> str:
 
 
 def _plain(value: Any, position: int) -> Any:
-    """With views, records and mappings of any make as lists and dicts; other objects are refused."""
+    """The value with views, records and mappings as lists and dicts; an error for other objects."""
     kind = kind_of(value)
     if kind == "list":
         return [_plain(item, position) for item in value]

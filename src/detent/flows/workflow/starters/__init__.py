@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-STARTERS = ("linear", "loop", "agent")
-
 
 def starter(template: str, name: str) -> str:
     """The text of a starter under a name."""

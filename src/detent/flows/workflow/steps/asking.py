@@ -1,4 +1,4 @@
-"""Agent and generate steps: somebody else's words, with a handler to fall back on where there is one."""
+"""Agent and generate steps: performed by agents, a generate step with a handler as fallback."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from detent.dispatch.agent_side import AgentSide
-from detent.dispatch.autonomy import StepType
-from detent.dispatch.config import UNSAID
+from detent.dispatch.autonomy import AgentRole
 from detent.engine.calls import call
 from detent.engine.context import StepContext
 from detent.engine.step import Step
 from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.expressions import Prepared, prepared
 from detent.flows.workflow.registry import ContextBuilder, Generator
-from detent.flows.workflow.scope import GIVEN, OUTPUT, key_of
+from detent.flows.workflow.run_data import GIVEN, OUTPUT, key_of
 from detent.flows.workflow.spec import AgentStep, GenerateStep
 from detent.flows.workflow.steps.common import conclusion, gate, metadata, resolved
 from detent.flows.workflow.steps.contracts import declared
@@ -26,12 +25,12 @@ from detent.kernel.plain import to_plain
 Context = Prepared | ContextBuilder | None
 
 
-def _context(said: Any, home: CompileContext) -> Context:
-    if said is None:
+def _context(value: Any, home: CompileContext) -> Context:
+    if value is None:
         return None
-    if isinstance(said, str) and said in home.registry.context_builders:
-        return home.registry.context_builders.get(said)
-    return prepared(said)
+    if isinstance(value, str) and value in home.registry.context_builders:
+        return home.registry.context_builders.get(value)
+    return prepared(value)
 
 
 async def _built(context: Context, ctx: StepContext, name: str) -> dict[str, Any]:
@@ -46,29 +45,29 @@ async def _built(context: Context, ctx: StepContext, name: str) -> dict[str, Any
     return plain
 
 
-async def _nobody(ctx: StepContext) -> Any:
+async def _no_handler(ctx: StepContext) -> Any:
     raise AssertionError(f"step '{ctx.step.name}' has no handler")
 
 
 def _concluding(
     position: Position, context: Context, rollback: str | None
 ) -> Callable[[StepContext, Any], Any]:
-    """As every step, and what a context builder gave is kept where a rollback may ask for it."""
+    """The conclusion of a step; it keeps the result of a context builder for the rollback."""
     conclude = conclusion(position)
     if rollback is None or not isinstance(context, ContextBuilder):
         return conclude
 
-    async def keeping(ctx: StepContext, output: Any) -> Any:
+    async def conclude_and_keep(ctx: StepContext, output: Any) -> Any:
         outcome = conclude(ctx, output)
         key = key_of(position.owner)
         given = await ctx.inputs()
         return outcome._replace(set={key: {**outcome.set[key], GIVEN: given}})
 
-    return keeping
+    return conclude_and_keep
 
 
 def agent_step(position: Position, home: CompileContext) -> Step:
-    """The flow's step for an agent step: no handler, so no fallback."""
+    """Return the flow's step for an agent step, which has no handler and no fallback."""
     spec = position.spec
     assert isinstance(spec, AgentStep)
     agent = home.registry.agents.get(spec.agent)
@@ -78,54 +77,54 @@ def agent_step(position: Position, home: CompileContext) -> Step:
         given = await _built(context, ctx, spec.name)
         if agent.prompt is None:
             return given
-        told = await call(agent.prompt, None, given)
-        return given if told is None else {"task": str(told), **given}
+        task = await call(agent.prompt, None, given)
+        return given if task is None else {"task": str(task), **given}
 
     queries, effects = home.kinds(agent.tools)
-    said = spec.output_schema if spec.output_schema is not None else agent.output_schema
+    contract = spec.output_schema if spec.output_schema is not None else agent.output_schema
     return Step(
-        spec.name, _nobody, agent.instructions, before=gate(position), inputs=inputs,
+        spec.name, _no_handler, agent.instructions, before=gate(position), inputs=inputs,
         conclude=_concluding(position, context, spec.rollback), effects=effects,
-        agent=AgentSide(StepType.AGENT, lands=(key_of(position.owner), OUTPUT), queries=queries),
-        config=spec.config if spec.config is not UNSAID else None,
-        output_schema=declared(said, f"step '{spec.name}'"),
+        agent=AgentSide(AgentRole.REQUIRED, lands=(key_of(position.owner), OUTPUT), queries=queries),
+        config=spec.own_config,
+        output_schema=declared(contract, f"step '{spec.name}'"),
         metadata=metadata(position, home, agent, agent=agent.name, action=agent.name, rollback=spec.rollback),
     )  # fmt: skip
 
 
 def generate_step(position: Position, home: CompileContext) -> Step:
-    """The flow's step for a generate step: by agent, and by the generator's handler where that fails."""
+    """Return the flow's step for a generate step; its handler is the fallback of the agent."""
     spec = position.spec
     assert isinstance(spec, GenerateStep)
     generator = home.registry.generators.get(spec.generator)
     context = _context(spec.context, home)
-    maker = generator.handler
+    write = generator.handler
 
     async def inputs(ctx: StepContext) -> dict[str, Any]:
         return await _built(context, ctx, spec.name)
 
     async def handler(ctx: StepContext) -> str:
-        assert maker is not None
-        first = next(iter(inspect.signature(maker).parameters), None)
+        assert write is not None
+        first = next(iter(inspect.signature(write).parameters), None)
         given = await ctx.inputs()
-        text = await call(maker, None, *((ctx,) if first == "ctx" else ()), **given)
+        text = await call(write, None, *((ctx,) if first == "ctx" else ()), **given)
         return str(text)
 
-    if maker is not None:
-        handler.__wrapped__ = maker  # type: ignore[attr-defined]  # whose code the evidence is about
+    if write is not None:
+        handler.__wrapped__ = write  # type: ignore[attr-defined]  # the code that evidence is about
     queries, effects = home.kinds(generator.tools)
     return Step(
-        spec.name, handler if maker is not None else _nobody, _told(generator),
+        spec.name, handler if write is not None else _no_handler, _instructions(generator),
         before=gate(position), inputs=inputs, conclude=_concluding(position, context, spec.rollback),
-        agent=AgentSide(StepType.GENERATE if maker is not None else StepType.AGENT, queries=queries),
+        agent=AgentSide(AgentRole.PREFERRED if write is not None else AgentRole.REQUIRED, queries=queries),
         effects=effects, output_schema=str,
-        config=spec.config if spec.config is not UNSAID else None,
+        config=spec.own_config,
         metadata=metadata(position, home, generator, action=generator.name, rollback=spec.rollback),
     )  # fmt: skip
 
 
-def _told(generator: Generator) -> str:
-    """What a generator's agent is told: its intent, and its prompt file."""
+def _instructions(generator: Generator) -> str:
+    """Instructions for a generator's agent: its intent and its prompt file."""
     if generator.prompt_file is None:
         return generator.intent
     base = Path(".")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from detent.dispatch.agent_side import AgentSide
-from detent.dispatch.autonomy import StepType
-from detent.dispatch.config import UNSAID
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
 from detent.engine.step import Step
 from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.expressions import condition
-from detent.flows.workflow.scope import finished, key_of, scope_of
+from detent.flows.workflow.run_data import finished, key_of, scope_of
 from detent.flows.workflow.spec import BranchStep, StepSpec
-from detent.flows.workflow.steps.common import gate, metadata
+from detent.flows.workflow.steps.common import control, gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -63,8 +60,4 @@ def branch_step(
     async def handler(ctx: StepContext) -> Any:
         raise AssertionError("one of its options is performed in its place")
 
-    return Step(
-        spec.name, handler, agent=AgentSide(StepType.BRANCH), before=before, instead=options, effects=(),
-        config=spec.config if spec.config is not UNSAID else None,
-        metadata=metadata(position, home, action="branch"),
-    )  # fmt: skip
+    return control(position, home, handler, before=before, conclude=None, instead=options)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from detent.dispatch.autonomy import StepType
 from detent.engine.context import StepContext
 from detent.engine.step import Step
 from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.errors import WorkflowError
 from detent.flows.workflow.expressions import prepared
-from detent.flows.workflow.scope import HASH, INPUTS, OK, Results
+from detent.flows.workflow.run_data import HASH, INPUTS, OK, Results
 from detent.flows.workflow.spec import CheckpointStep
 from detent.flows.workflow.steps.common import control, resolved
 from detent.kernel.ids import ROOT, guessed_root
@@ -55,4 +54,4 @@ def checkpoint_step(position: Position, home: CompileContext) -> Step:
         await home.ports.save_checkpoint(root, checkpoint_id, document)
         return {"saved": True, "checkpoint_id": checkpoint_id, "timestamp": now}
 
-    return control(position, home, StepType.CHECKPOINT, handler, inputs=inputs, opaque=True, repeatable=True)
+    return control(position, home, handler, inputs=inputs, opaque=True, repeatable=True)

@@ -1,33 +1,33 @@
-"""What every kind of step has in common: its `when`, its place in the data, what is told about it."""
+"""What all kinds of steps have in common: their `when`, the place of their result, their metadata."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from detent.authoring.names import Named
 from detent.dispatch.agent_side import AgentSide
-from detent.dispatch.autonomy import StepType
-from detent.dispatch.config import UNSAID
+from detent.dispatch.autonomy import AgentRole
 from detent.engine.context import StepContext
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.step import UNKNOWN_TOOLS, Step
 from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.expressions import Prepared, condition
-from detent.flows.workflow.scope import finished, key_of, scope_of, skipped
+from detent.flows.workflow.run_data import finished, key_of, scope_of, skipped
 from detent.kernel.plain import copied
+from detent.kernel.run_config import PATH, STEPS
 
 WHEN = "when"
-"""The reason of a step that was passed over."""
+"""Reason of the move out of a skipped step."""
 
 
 def resolved(part: Prepared, ctx: StepContext) -> Any:
-    """A value of the file in this run, the caller's own to change."""
+    """Return a value of the file in this run, as a copy."""
     return copied(part.resolve(scope_of(ctx.values)))
 
 
 def gate(position: Position) -> Callable[[StepContext], Outcome | None] | None:
-    """Asked before anything of a step is done: the outcome of one that is passed over."""
+    """Return the function that evaluates a step's `when`; its outcome skips the step."""
     if position.spec.when is None:
         return None
     when = condition(position.spec.when)
@@ -41,7 +41,7 @@ def gate(position: Position) -> Callable[[StepContext], Outcome | None] | None:
 
 
 def conclusion(position: Position) -> Callable[[StepContext, Any], Any]:
-    """Puts a step's output, whoever gave it, where expressions find it."""
+    """Return the function that stores a step's output where expressions read it."""
     key, ran = key_of(position.owner), position.ran
 
     def conclude(ctx: StepContext, output: Any) -> Any:
@@ -53,7 +53,7 @@ def conclusion(position: Position) -> Callable[[StepContext, Any], Any]:
 def metadata(
     position: Position, home: CompileContext, performer: Named | None = None, **more: Any
 ) -> dict[str, Any]:
-    """What is told about a step wherever it is told about."""
+    """Return the metadata of a step, for events, logs and reports."""
     if performer is not None and performer.left_out:
         more[UNKNOWN_TOOLS] = True
     return {
@@ -62,28 +62,20 @@ def metadata(
     }  # fmt: skip
 
 
-Body = Callable[[StepContext], Awaitable[Any]]
-
-
 def control(
-    position: Position,
-    home: CompileContext,
-    kind: StepType,
-    handler: Body,
-    *,
-    action: str = "",
-    **options: Any,
+    position: Position, home: CompileContext, handler: Callable[[StepContext], Awaitable[Any]], **options: Any
 ) -> Step:
-    """A step of control flow: code alone, whatever its mode."""
+    """Return a step of control flow, performed by code in every mode."""
+    spec = position.spec
     return Step(
-        position.spec.name, handler, agent=AgentSide(kind), before=gate(position),
-        conclude=conclusion(position),
-        effects=(), config=position.spec.config if position.spec.config is not UNSAID else None,
-        metadata=metadata(position, home, action=action or kind.value), **options,
+        spec.name, handler, agent=AgentSide(AgentRole.NONE), effects=(), config=spec.own_config,
+        metadata=metadata(position, home, action=spec.type.value),
+        **{"before": gate(position), "conclude": conclusion(position), **options},
     )  # fmt: skip
 
 
-def own_steps(ctx: StepContext, names: frozenset[str]) -> Mapping[str, Any]:
-    """What a run says about how steps are performed, as far as it concerns the steps of these names."""
-    said = ctx.config.get("steps") or {}
-    return {key: copied(dict(value)) for key, value in said.items() if key in names}
+def child_config(ctx: StepContext, path: str, names: frozenset[str]) -> dict[str, Any]:
+    """Return the configuration of a child run: its path, and the run's own settings for the steps `names`."""
+    settings = ctx.config.get(STEPS) or {}
+    own = {key: copied(dict(value)) for key, value in settings.items() if key in names}
+    return {PATH: path, STEPS: own} if own else {PATH: path}

@@ -1,29 +1,32 @@
-"""Output contracts as workflow files say them: a JSON Schema, or the dotted path of a class."""
+"""Output contracts in workflow files: a JSON Schema, or the dotted path of a class."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
 from typing import Any
 
 from detent.kernel.errors import ConfigurationError
 
 
-def declared(said: Any, where: str) -> Any:
-    """The class or JSON Schema of an output; None where none is declared."""
-    if said is None or isinstance(said, Mapping) or not isinstance(said, str):
-        return said
-    module_name, separator, name = said.partition(":") if ":" in said else said.rpartition(".")
+def declared(contract: Any, owner: str) -> Any:
+    """Return the class or JSON Schema of an output; None if none is declared.
+
+    Raises:
+        ConfigurationError: there is no class at the dotted path.
+    """
+    if not isinstance(contract, str):
+        return contract
+    module_name, separator, name = contract.partition(":") if ":" in contract else contract.rpartition(".")
     if not separator:
         raise ConfigurationError(
-            f"output_schema of {where}: '{said}' is no dotted path such as 'shop.reports.ImportReport'."
+            f"output_schema of {owner}: '{contract}' is no dotted path such as 'shop.reports.ImportReport'."
         )
     try:
-        found: Any = importlib.import_module(module_name)
+        target: Any = importlib.import_module(module_name)
         for part in name.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except Exception as error:
         raise ConfigurationError(
-            f"output_schema of {where}: '{said}' cannot be found ({type(error).__name__}: {error})."
+            f"output_schema of {owner}: '{contract}' cannot be found ({type(error).__name__}: {error})."
         ) from error
-    return found
+    return target

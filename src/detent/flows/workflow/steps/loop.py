@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from detent.dispatch.autonomy import StepType
 from detent.engine.child import Child
 from detent.engine.context import StepContext
 from detent.engine.offloaded import Beside
@@ -14,11 +13,11 @@ from detent.engine.step import Step
 from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.errors import LoopExhausted, LoopStepExecutionError, WorkflowError
 from detent.flows.workflow.expressions import Prepared, condition
-from detent.flows.workflow.scope import FAILURE, INDEX, ITEM, STEP, TOTAL, handed_down, key_of, scope_of
+from detent.flows.workflow.expressions.values import described
+from detent.flows.workflow.run_data import INDEX, ITEM, STEP, TOTAL, error_of, handed_down, key_of, scope_of
 from detent.flows.workflow.spec import LoopStep
-from detent.flows.workflow.steps.common import control, own_steps, resolved
+from detent.flows.workflow.steps.common import child_config, control, resolved
 from detent.kernel.plain import to_plain
-from detent.kernel.run_config import PATH, STEPS
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def loop_step(position: Position, home: CompileContext, bodies: Sequence[Body]) 
         handler = _until(spec, bodies[0], condition(spec.until))
     else:
         handler = _parallel(spec, bodies, limit)
-    return control(position, home, StepType.LOOP, handler)
+    return control(position, home, handler)
 
 
 def _each(spec: LoopStep, body: Body, items_of: Prepared, limit: int) -> Callable[[StepContext], Any]:
@@ -52,7 +51,7 @@ def _each(spec: LoopStep, body: Body, items_of: Prepared, limit: int) -> Callabl
                 (f"{spec.name}[{index}]", {**down, ITEM: item, INDEX: index, TOTAL: len(items)})
                 for index, item in enumerate(items)
             ],
-            flow=body.flow, limit=limit, stop_on_failure=True, config=_child_config(ctx, spec, body),
+            flow=body.flow, limit=limit, stop_on_failure=True, config=_child_config(ctx, spec, [body]),
             beside=beside,
         )  # fmt: skip
         _check(spec, children, len(items))
@@ -68,7 +67,7 @@ def _until(spec: LoopStep, body: Body, until: Prepared) -> Callable[[StepContext
         for index in range(spec.max_iterations):
             (child,) = await ctx.children(
                 [(f"{spec.name}[{index}]", {**down, INDEX: index})],
-                flow=body.flow, config=_child_config(ctx, spec, body), beside=beside,
+                flow=body.flow, config=_child_config(ctx, spec, [body]), beside=beside,
             )  # fmt: skip
             _check(spec, [child], index + 1, first=index)
             results.append(outputs(child, body.steps))
@@ -83,13 +82,11 @@ def _until(spec: LoopStep, body: Body, until: Prepared) -> Callable[[StepContext
 
 
 def _parallel(spec: LoopStep, bodies: Sequence[Body], limit: int) -> Callable[[StepContext], Any]:
-    names = frozenset(name for body in bodies for name in body.names)
-
     async def handler(ctx: StepContext) -> list[list[Any]]:
         down = {f"{spec.name}[{index}]": _down(ctx, body) for index, body in enumerate(bodies)}
         children = await ctx.children(
             [(key, down[key][0], body.flow) for key, body in zip(down, bodies, strict=True)],
-            limit=limit, stop_on_failure=True, config=_child_config(ctx, spec, *bodies, names=names),
+            limit=limit, stop_on_failure=True, config=_child_config(ctx, spec, bodies),
             beside={key: beside for key, (_, beside) in down.items()},
         )  # fmt: skip
         _check(spec, children, len(bodies))
@@ -101,7 +98,7 @@ def _parallel(spec: LoopStep, bodies: Sequence[Body], limit: int) -> Callable[[S
 def _items(spec: LoopStep, value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise WorkflowError(
-            f"Loop '{spec.name}': `for_each` gives {_kind(value)}; a list of items is wanted."
+            f"Loop '{spec.name}': `for_each` gives {described(value)}; a list of items is wanted."
         )
     if len(value) > MOST_ITEMS:
         raise WorkflowError(
@@ -110,11 +107,6 @@ def _items(spec: LoopStep, value: Any) -> list[Any]:
         )
     plain: list[Any] = to_plain(value)
     return plain
-
-
-def _kind(value: Any) -> str:
-    names = {"str": "text", "dict": "a mapping", "int": "a number", "float": "a number", "NoneType": "null"}
-    return names.get(type(value).__name__, type(value).__name__)
 
 
 def _until_met(until: Prepared, ctx: StepContext, child: Child) -> list[Any]:
@@ -131,19 +123,15 @@ def _down(ctx: StepContext, body: Body) -> tuple[dict[str, Any], Beside]:
 
 
 def _child_config(
-    ctx: StepContext, spec: LoopStep, *bodies: Body, names: frozenset[str] | None = None
+    ctx: StepContext, spec: LoopStep, bodies: Sequence[Body]
 ) -> Callable[[str], Mapping[str, Any]]:
-    """The configuration of a child run: its path, and the run's settings for its steps."""
-    settings = own_steps(ctx, names if names is not None else bodies[0].names)
+    """The configurations of the child runs, by key; with several bodies, each child run has its own."""
     path = ctx.step_path
 
     def config(key: str) -> Mapping[str, Any]:
-        values: dict[str, Any] = {PATH: f"{path}/{key[len(spec.name) :]}"}
-        step_settings = settings
-        if names is not None and settings:
-            body = bodies[int(key[len(spec.name) + 1 : -1])]
-            step_settings = {name: value for name, value in settings.items() if name in body.names}
-        return {**values, STEPS: step_settings} if step_settings else values
+        number = key[len(spec.name) :]
+        body = bodies[int(number[1:-1]) if len(bodies) > 1 else 0]
+        return child_config(ctx, f"{path}/{number}", body.names)
 
     return config
 
@@ -154,12 +142,8 @@ def _check(spec: LoopStep, children: Sequence[Child], total: int, first: int = 0
     if not bad:
         return
     failed = [child for child in bad if child.status is not Status.CANCELLED] or bad
-    failure = failed[0].data.get(FAILURE)
-    error = (
-        str(failure["error"]) if failure else failed[0].error or failed[0].reason or failed[0].status.value
-    )
     indices = [int(child.key[len(spec.name) + 1 : -1]) for child in failed]
-    raise LoopStepExecutionError(spec.name, indices, total, error)
+    raise LoopStepExecutionError(spec.name, indices, total, error_of(failed[0]))
 
 
 def outputs(child: Child, steps: Sequence[str]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Python steps: a registered action, called with resolved arguments; or an agent in its place."""
+"""Python steps: a registered action, called with resolved arguments, or an agent in its place."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from detent.dispatch.agent_side import AgentSide
-from detent.dispatch.config import UNSAID
 from detent.engine.calls import call
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
@@ -18,7 +17,7 @@ from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.expressions import prepared
 from detent.flows.workflow.expressions.templates import OPENING
 from detent.flows.workflow.registry import Action
-from detent.flows.workflow.scope import OUTPUT, key_of
+from detent.flows.workflow.run_data import OUTPUT, key_of
 from detent.flows.workflow.spec import PythonStep
 from detent.flows.workflow.steps.common import conclusion, gate, metadata, resolved
 from detent.flows.workflow.steps.contracts import declared
@@ -26,27 +25,27 @@ from detent.kernel.plain import to_plain
 
 
 def bound(action: Action, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments by name; `args` go to the first parameters."""
+    """Return the arguments by name; `args` are passed to the first parameters."""
     return {**dict(zip(action.parameters, args, strict=False)), **kwargs}
 
 
-def usual(action: Action) -> dict[str, Any]:
-    """What an action goes by where nothing is said, for an agent to be told as well."""
+def defaults(action: Action) -> dict[str, Any]:
+    """Return the default arguments of an action, which agents receive too."""
     return {
-        name: one.default
-        for name, one in action.parameters.items()
-        if one.default is not one.empty and _plain(one.default)
+        name: parameter.default
+        for name, parameter in action.parameters.items()
+        if parameter.default is not parameter.empty and _plain(parameter.default)
     }
 
 
 def _plain(value: Any) -> bool:
-    """Whether a default is a value that a file could have said, and no text with an expression in it."""
+    """Whether a value could be written in a file and holds no expression."""
     if isinstance(value, str):
         return OPENING not in value
     if isinstance(value, list | tuple):
-        return all(_plain(one) for one in value)
+        return all(map(_plain, value))
     if isinstance(value, Mapping):
-        return all(isinstance(key, str) and _plain(one) for key, one in value.items())
+        return all(isinstance(key, str) and _plain(item) for key, item in value.items())
     return value is None or isinstance(value, bool | int | float)
 
 
@@ -56,29 +55,31 @@ async def perform(action: Action, ctx: StepContext, kwargs: Mapping[str, Any]) -
     return await call(action.handler, action.blocking, *first, **kwargs)
 
 
-def telling(action: Action, conclude: Callable[[StepContext, Any], Any]) -> Callable[[StepContext, Any], Any]:
-    """The conclusion of an action that leaves a message in the run's record, whoever performs it."""
+def notifying(
+    action: Action, conclude: Callable[[StepContext, Any], Any]
+) -> Callable[[StepContext, Any], Any]:
+    """Return the conclusion of an action, which also records the message of the action in the run."""
     if action.tells is None:
         return conclude
     tells = action.tells
 
-    async def told(ctx: StepContext, output: Any) -> Any:
+    async def conclude_and_notify(ctx: StepContext, output: Any) -> Any:
         outcome = conclude(ctx, output)
         if isinstance(outcome, Outcome):
             message, level = tells(await ctx.inputs())
             ctx.emit(message, level)
         return outcome
 
-    return told
+    return conclude_and_notify
 
 
 def python_step(position: Position, home: CompileContext) -> Step:
-    """The flow's step for a python step."""
+    """Return the flow's step for a python step."""
     spec = position.spec
     assert isinstance(spec, PythonStep)
     action = home.registry.actions.get(spec.action)
-    arguments = prepared({**usual(action), **bound(action, spec.args, spec.kwargs)})
-    said = spec.output_schema if spec.output_schema is not None else action.output_schema
+    arguments = prepared({**defaults(action), **bound(action, spec.args, spec.kwargs)})
+    contract = spec.output_schema if spec.output_schema is not None else action.output_schema
 
     def inputs(ctx: StepContext) -> Mapping[str, Any]:
         given: dict[str, Any] = to_plain(resolved(arguments, ctx))
@@ -87,9 +88,9 @@ def python_step(position: Position, home: CompileContext) -> Step:
     computed = _computed([*spec.args, *spec.kwargs.values()])
     return action_step(
         action, inputs, tools=home.tools if computed else None, name=spec.name, before=gate(position),
-        conclude=telling(action, conclusion(position)), lands=(key_of(position.owner), OUTPUT),
-        config=spec.config if spec.config is not UNSAID else None,
-        output_schema=declared(said, f"step '{spec.name}'"),
+        conclude=notifying(action, conclusion(position)), lands=(key_of(position.owner), OUTPUT),
+        config=spec.own_config,
+        output_schema=declared(contract, f"step '{spec.name}'"),
         metadata=metadata(
             position, home, action, action=action.name, rollback=spec.rollback or action.rollback
         ),
@@ -97,19 +98,23 @@ def python_step(position: Position, home: CompileContext) -> Step:
 
 
 def _computed(values: Sequence[Any]) -> bool:
-    """Whether some argument is worked out while the workflow runs: an agent's answer may be in it."""
-    return not all(_plain(one) for one in values)
+    """Whether an argument holds an expression, whose value may come from an agent."""
+    return not all(map(_plain, values))
 
 
 def check_proposed(ctx: StepContext, tools: Mapping[str, Tool]) -> None:
-    """Raise `StepFailed` for an effect that is not for agents to want, where its arguments may be theirs."""
+    """Check effects whose arguments may come from an agent.
+
+    Raises:
+        StepFailed: the tool refuses these arguments from agents.
+    """
     for effect in ctx.proposed:
         tool = tools.get(effect.tool)
         if tool is not None and tool.refuses is not None:
             for problem in tool.refuses(effect.args):
-                place, _, why = problem.partition(": ")
+                path, _, reason = problem.partition(": ")
                 raise StepFailed(
-                    f"'{place.removeprefix('/')}' was worked out while the workflow ran, and it {why}. "
+                    f"'{path.removeprefix('/')}' was worked out while the workflow ran, and it {reason}. "
                     f"Write the path and all else into the workflow file, without expressions."
                 )
 
@@ -122,9 +127,9 @@ def action_step(
     lands: tuple[str, ...] = (),
     **options: Any,
 ) -> Step:
-    """A step that performs an action on what `inputs` gives.
+    """Return a step that calls an action with the arguments from `inputs`.
 
-    `tools` are given where its arguments are worked out while the workflow runs.
+    With `tools`, the effects it proposes are checked: their arguments may come from an agent.
     """
 
     async def handler(ctx: StepContext) -> Any:
@@ -135,10 +140,10 @@ def action_step(
 
     if action.holds:
         options["metadata"] = {**options.get("metadata", {}), WAITS: action.intent}
-    handler.__wrapped__ = action.handler  # type: ignore[attr-defined]  # whose code the evidence is about
+    handler.__wrapped__ = action.handler  # type: ignore[attr-defined]  # the code that evidence is about
     return Step(
         handler=handler,
-        # What waits for a person or the clock cannot be an agent's to answer.
+        # An agent cannot answer in place of a person or a timer.
         intent="" if action.holds else action.intent,
         timeout=action.timeout, effects=action.effects, queries=action.queries or None, inputs=inputs,
         agent=AgentSide(returns=returns_of(action.handler), lands=lands), validator=action.validator,

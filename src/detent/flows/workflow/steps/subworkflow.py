@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from detent.dispatch.autonomy import StepType
 from detent.engine.context import StepContext
 from detent.engine.offloaded import set_aside
 from detent.engine.step import Step
@@ -12,12 +11,12 @@ from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.errors import SubworkflowError
 from detent.flows.workflow.expressions import prepared
 from detent.flows.workflow.inputs import coerce, switched_off
-from detent.flows.workflow.scope import FAILURE, INPUTS, RESULT, SECRETS
+from detent.flows.workflow.run_data import INPUTS, RESULT, SECRETS, error_of
 from detent.flows.workflow.secrets import marked, marks_for
 from detent.flows.workflow.spec import SubworkflowStep
-from detent.flows.workflow.steps.common import control, own_steps, resolved
+from detent.flows.workflow.steps.common import child_config, control, resolved
 from detent.kernel.plain import to_plain
-from detent.kernel.run_config import FORCE, PATH, STEPS
+from detent.kernel.run_config import FORCE
 
 
 def subworkflow_step(position: Position, home: CompileContext, names: frozenset[str]) -> Step:
@@ -47,21 +46,15 @@ def subworkflow_step(position: Position, home: CompileContext, names: frozenset[
         data, beside = set_aside(
             {INPUTS: {**inputs, **handed}, **({SECRETS: marks} if marks else {})}, INPUTS
         )
-        step_settings = own_steps(ctx, names)
-        child = await ctx.child(
-            child_spec.name, data, key=spec.name, beside=beside,
-            config={
-                PATH: ctx.step_path, **({STEPS: step_settings} if step_settings else {}),
-                **({FORCE: True} if switched_off(inputs) else {}),
-            },
-        )  # fmt: skip
+        config = child_config(ctx, ctx.step_path, names)
+        if switched_off(inputs):
+            config[FORCE] = True
+        child = await ctx.child(child_spec.name, data, key=spec.name, beside=beside, config=config)
         if not child.ok:
-            failure = child.data.get(FAILURE)
-            error = str(failure["error"]) if failure else child.error or child.reason or "no reason given"
-            raise SubworkflowError(spec.name, child_spec.name, child.status.value, error)
+            raise SubworkflowError(spec.name, child_spec.name, child.status.value, error_of(child))
         return to_plain(child.data.get(RESULT))
 
-    return control(position, home, StepType.SUBWORKFLOW, handler)
+    return control(position, home, handler)
 
 
 def _is_mark(value: Any, marks: dict[str, str]) -> bool:

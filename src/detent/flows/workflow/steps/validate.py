@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from detent.dispatch.autonomy import StepType
 from detent.engine.context import StepContext
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.step import Step
 from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.errors import ValidationFailed, WorkflowError
 from detent.flows.workflow.expressions import condition
-from detent.flows.workflow.scope import FAILURE, SECRETS, finished, handed_down, key_of
+from detent.flows.workflow.run_data import SECRETS, error_of, finished, handed_down, key_of
 from detent.flows.workflow.secrets import hidden
 from detent.flows.workflow.spec import ValidateStep
-from detent.flows.workflow.steps.common import control, own_steps, resolved
+from detent.flows.workflow.steps.common import child_config, control, resolved
 from detent.kernel.policy import RetryPolicy
-from detent.kernel.run_config import PATH, STEPS
 
 if TYPE_CHECKING:
     from detent.flows.workflow.child_flows import Body
@@ -65,7 +63,7 @@ def validate_step(position: Position, home: CompileContext, mending: Body | None
         # An outcome, because a mapping with `success: false` would fail the step.
         return Outcome(set={key_of(position.owner): finished(output, position.ran)})
 
-    return control(position, home, StepType.VALIDATE, handler)
+    return control(position, home, handler)
 
 
 async def _run(
@@ -122,16 +120,13 @@ def _failure_message(name: str, attempt: int, result: Mapping[str, Any]) -> str:
 
 async def _mend(ctx: StepContext, spec: ValidateStep, mending: Body, attempt: int) -> None:
     """Run `on_failure` as a child run of this attempt."""
-    step_settings = own_steps(ctx, mending.names)
     data, beside = handed_down(ctx.values, mending.inputs, mending.outer)
     child = await ctx.child(
         mending.flow, data, key=f"{spec.name}[{attempt}]", beside=beside,
-        config={PATH: f"{ctx.step_path}/[{attempt}]", **({STEPS: step_settings} if step_settings else {})},
+        config=child_config(ctx, f"{ctx.step_path}/[{attempt}]", mending.names),
     )  # fmt: skip
     if not child.ok:
-        failure = child.data.get(FAILURE)
-        error = str(failure["error"]) if failure else child.error or child.reason or child.status.value
-        raise ValidationFailed(spec.name, f"its on_failure step failed: {error}")
+        raise ValidationFailed(spec.name, f"its on_failure step failed: {error_of(child)}")
 
 
 def _stages(spec: ValidateStep, home: CompileContext, value: Any) -> list[str]:

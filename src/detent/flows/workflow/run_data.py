@@ -6,10 +6,13 @@ Each step's result has a key of its own, so that a step writes only its own resu
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from detent.engine.offloaded import Beside, set_aside
 from detent.flows.workflow.expressions import UNBOUND, Prepared, Scope
+
+if TYPE_CHECKING:
+    from detent.engine.child import Child
 
 INPUTS, SECRETS, OUTER, ITEM, INDEX = "inputs", "secrets", "outer", "item", "index"
 BESIDE = "beside"
@@ -91,6 +94,12 @@ def handed_down(
         if name in data:
             down[name] = data[name]
     return set_aside(down, INPUTS, OUTER)
+
+
+def error_of(child: Child) -> str:
+    """Return the error of a child run that did not succeed."""
+    failure = child.data.get(FAILURE)
+    return str(failure["error"]) if failure else child.error or child.reason or child.status.value
 
 
 def used(parts: Iterable[Prepared]) -> tuple[set[str], set[str]]:

@@ -1,13 +1,12 @@
-"""What `workflow show` and `workflow actions` tell: the steps of a file, and what files can name."""
+"""Workflow files described: inputs, who performs each step, and what files can name."""
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from detent.dispatch.autonomy import StepType
 from detent.flows.workflow.spec import (
     AgentStep,
     GenerateStep,
@@ -16,11 +15,13 @@ from detent.flows.workflow.spec import (
     StepSpec,
     WorkflowSpec,
 )
+from detent.flows.workflow.step_type import StepType
 
 if TYPE_CHECKING:
     from detent.dispatch.dispatcher import DispatchSettings
-    from detent.flows.workflow.preflight import Find
     from detent.flows.workflow.registry import Action, Registry
+    from detent.flows.workflow.subworkflows import Find
+    from detent.runtime.plugs import Description
     from detent.runtime.settings import Settings
 
 PERFORMED = (StepType.PYTHON, StepType.AGENT, StepType.GENERATE)
@@ -44,7 +45,7 @@ def described(
         "workflow": spec.name,
         "description": spec.description,
         "file": file,
-        "inputs": [_input(one) for one in spec.inputs.values()],
+        "inputs": [_input(entry) for entry in spec.inputs.values()],
         "steps": [steps.plain(step, path) for step, path in _paths(spec)],
         "outputs": None if spec.outputs is None else dict(spec.outputs),
     }
@@ -61,13 +62,13 @@ def planned(
     agents = None if registry.incomplete else (DISPATCH_AGENT, *registry.agents.names)
     dispatch = dispatch_settings(settings, [], agents=agents, complete=False, deterministic=forced)
     files: dict[str, _Steps] = {}
-    found: list[dict[str, Any]] = []
-    for one in walk(spec, find):
-        steps = files.get(one.of.name)
+    rows: list[dict[str, Any]] = []
+    for placed in walk(spec, find):
+        steps = files.get(placed.of.name)
         if steps is None:
-            steps = files[one.of.name] = _Steps(one.of, settings, dispatch, registry)
-        found.append({**steps.plain(one.step, one.path), "of": one.of.name, "depth": one.depth})
-    return found
+            steps = files[placed.of.name] = _Steps(placed.of, settings, dispatch, registry)
+        rows.append({**steps.plain(placed.step, placed.path), "of": placed.of.name, "depth": placed.depth})
+    return rows
 
 
 def _paths(spec: WorkflowSpec) -> Iterator[tuple[StepSpec, str]]:
@@ -76,18 +77,18 @@ def _paths(spec: WorkflowSpec) -> Iterator[tuple[StepSpec, str]]:
     while waiting:
         step, path = waiting.pop()
         yield step, path
-        waiting.extend((one, f"{path}/{one.name}") for one in reversed(step.inner))
+        waiting.extend((inner_step, f"{path}/{inner_step.name}") for inner_step in reversed(step.inner))
 
 
-def _input(one: InputSpec) -> dict[str, Any]:
-    plain: dict[str, Any] = {"name": one.name, "type": one.type, "required": one.required}
-    if one.has_default:
-        plain["default"] = one.default
-    if one.enum is not None:
-        plain["enum"] = list(one.enum)
-    if one.secret:
+def _input(entry: InputSpec) -> dict[str, Any]:
+    plain: dict[str, Any] = {"name": entry.name, "type": entry.type, "required": entry.required}
+    if entry.has_default:
+        plain["default"] = entry.default
+    if entry.enum is not None:
+        plain["enum"] = list(entry.enum)
+    if entry.secret:
         plain["secret"] = True
-    return {**plain, "description": one.description}
+    return {**plain, "description": entry.description}
 
 
 class _Steps:
@@ -105,21 +106,21 @@ class _Steps:
 
     def plain(self, step: StepSpec, path: str) -> dict[str, Any]:
         """A step and how it is performed."""
-        found: dict[str, Any] = {"path": path, "name": step.name, "type": step.type.value}
+        described: dict[str, Any] = {"path": path, "name": step.name, "type": step.type.value}
         action = self._action(step)
         for name in ("action", "agent", "generator", "workflow"):
-            said = getattr(step, name, None)
-            if said is not None:
-                found[name] = said
+            named = getattr(step, name, None)
+            if named is not None:
+                described[name] = named
         if step.description:
-            found["description"] = step.description
-        found["intent"] = self._intent(step, action)
-        found |= self._performed(step, action)
-        found["effects"] = list(action.effects) if action is not None else []
-        found["rollback"] = getattr(step, "rollback", None) or (action.rollback if action else None)
-        found["when"] = step.when
-        found["requires"] = list(step.requires)
-        return found
+            described["description"] = step.description
+        described["intent"] = self._intent(step, action)
+        described |= self._performed(step, action)
+        described["effects"] = list(action.effects) if action is not None else []
+        described["rollback"] = getattr(step, "rollback", None) or (action.rollback if action else None)
+        described["when"] = step.when
+        described["requires"] = list(step.requires)
+        return described
 
     def _performed(self, step: StepSpec, action: Action | None) -> dict[str, Any]:
         """Mode and autonomy, and the layer each comes from; nothing for steps that nobody performs."""
@@ -150,12 +151,12 @@ class _Steps:
         # Only a step with a handler and an intent can be given from one to the other.
         mode = config["mode"] if step.type is StepType.PYTHON else step.type.natural_mode.value
         alone = step.type is not StepType.PYTHON
-        said = resolved.sources["mode"]
+        layer = resolved.sources["mode"]
         return {
             "mode": mode,
             "autonomy": None if alone else config["autonomy"],
-            "layer": "default" if alone else said,
-            "place": None if alone else place_of(self.settings, said, "mode"),
+            "layer": "default" if alone else layer,
+            "place": None if alone else place_of(self.settings, layer, "mode"),
             "autonomy_layer": None if alone else resolved.sources["autonomy"],
             "forced": resolved.forced,
             "warnings": [{"code": code, "message": message} for code, message in resolved.warnings],
@@ -193,69 +194,58 @@ class _Steps:
         return meant[0] if len(meant) == 1 else key
 
 
-def tell(found: dict[str, Any]) -> None:
-    """Print a workflow for people."""
-    from detent.cli.output import clean, fields, paint, say, table
+def description(found: dict[str, Any]) -> Description:
+    """A workflow, as `described` gives it, for people."""
+    from detent.runtime.plugs import Description
 
-    say(paint(found["workflow"], bold=True))
-    fields(
-        [
-            ("description", clean(found["description"])),
-            ("file", clean(found["file"])),
-            ("outputs", clean(", ".join(found["outputs"] or ())) or "the last step's"),
-        ]
-    )
-    if found["inputs"]:
-        say()
-        table(
-            ("INPUT", "TYPE", "DEFAULT", "DESCRIPTION"),
-            [(one["name"], one["type"], _default(one), one["description"]) for one in found["inputs"]],
+    fields = [
+        ("description", found["description"]),
+        ("file", found["file"]),
+        ("outputs", ", ".join(found["outputs"] or ()) or "the last step's"),
+    ]
+    inputs = [
+        (entry["name"], entry["type"], _default(entry), entry["description"]) for entry in found["inputs"]
+    ]
+    steps = [
+        (
+            "  " * step["path"].count("/") + step["name"],
+            step["type"],
+            next((step[name] for name in ("action", "agent", "generator", "workflow") if name in step), "-"),
+            step["mode"] or "-",
+            step["autonomy"] or "-",
+            _layer(step),
+            ", ".join(step["effects"]) or "-",
+            step["rollback"] or "-",
         )
-    say()
-    table(
-        ("STEP", "TYPE", "PERFORMS", "MODE", "AUTONOMY", "LAYER", "EFFECTS", "ROLLBACK"),
-        [
-            (
-                "  " * one["path"].count("/") + one["name"],
-                one["type"],
-                next(
-                    (one[name] for name in ("action", "agent", "generator", "workflow") if name in one), "-"
-                ),
-                one["mode"] or "-",
-                one["autonomy"] or "-",
-                _layer(one),
-                ", ".join(one["effects"]) or "-",
-                one["rollback"] or "-",
-            )
-            for one in found["steps"]
-        ],
-    )
+        for step in found["steps"]
+    ]
+    tables: list[tuple[Sequence[str], Sequence[Sequence[str]]]] = [
+        (("INPUT", "TYPE", "DEFAULT", "DESCRIPTION"), inputs),
+        (("STEP", "TYPE", "PERFORMS", "MODE", "AUTONOMY", "LAYER", "EFFECTS", "ROLLBACK"), steps),
+    ]
     remarks = [
-        f"{one['path']}: {text}"
-        for one in found["steps"]
+        f"{step['path']}: {text}"
+        for step in found["steps"]
         for text in (
-            *one.get("problems", ()),
-            *(f"{warning['code']} {warning['message']}" for warning in one.get("warnings", ())),
+            *step.get("problems", ()),
+            *(f"{warning['code']} {warning['message']}" for warning in step.get("warnings", ())),
         )
     ]
-    if remarks:
-        say()
-    for remark in remarks:
-        say(paint(clean(remark), "yellow"))
+    return Description(found, found["workflow"], fields, [table for table in tables if table[1]], remarks)
 
 
-def _default(one: Mapping[str, Any]) -> str:
-    if one.get("secret"):
+def _default(entry: Mapping[str, Any]) -> str:
+    if entry.get("secret"):
         return "(secret, from the environment)"
-    if "default" in one:
-        return json.dumps(one["default"], ensure_ascii=False, default=str)
-    return "(required)" if one["required"] else "-"
+    if "default" in entry:
+        return json.dumps(entry["default"], ensure_ascii=False, default=str)
+    return "(required)" if entry["required"] else "-"
 
 
-def _layer(one: Mapping[str, Any]) -> str:
-    if one.get("layer") is None:
+def _layer(step: Mapping[str, Any]) -> str:
+    if step.get("layer") is None:
         return "-"
-    return f"{one['layer']} ({one['place']})" if one.get("place") else str(one["layer"])
+    return f"{step['layer']} ({step['place']})" if step.get("place") else str(step["layer"])
 
 
 # -- what files can name ------------------------------------------------------------------------------------
@@ -263,15 +253,15 @@ def _layer(one: Mapping[str, Any]) -> str:
 
 def registered(registry: Registry) -> list[dict[str, Any]]:
     """Everything that is registered, kind by kind, by name."""
-    found: list[dict[str, Any]] = []
-    for action in sorted(registry.actions, key=lambda one: one.name):
-        found.append(
+    entries: list[dict[str, Any]] = []
+    for action in sorted(registry.actions, key=lambda item: item.name):
+        entries.append(
             {
                 "name": action.name,
                 "kind": "action",
                 "origin": action.origin,
                 "intent": action.intent,
-                "parameters": [_parameter(one) for one in action.parameters.values()],
+                "parameters": [_parameter(item) for item in action.parameters.values()],
                 "output_schema": _schema(action.output_schema),
                 "effects": list(action.effects),
                 "queries": list(action.queries),
@@ -281,8 +271,8 @@ def registered(registry: Registry) -> list[dict[str, Any]]:
                 "opaque": action.opaque,
             }
         )
-    for agent in sorted(registry.agents, key=lambda one: one.name):
-        found.append(
+    for agent in sorted(registry.agents, key=lambda item: item.name):
+        entries.append(
             {
                 "name": agent.name,
                 "kind": "agent",
@@ -293,8 +283,8 @@ def registered(registry: Registry) -> list[dict[str, Any]]:
                 "tools": list(agent.tools),
             }
         )
-    for generator in sorted(registry.generators, key=lambda one: one.name):
-        found.append(
+    for generator in sorted(registry.generators, key=lambda item: item.name):
+        entries.append(
             {
                 "name": generator.name,
                 "kind": "generator",
@@ -305,25 +295,25 @@ def registered(registry: Registry) -> list[dict[str, Any]]:
                 "tools": list(generator.tools),
             }
         )
-    for builder in sorted(registry.context_builders, key=lambda one: one.name):
+    for builder in sorted(registry.context_builders, key=lambda item: item.name):
         intent = _first_line(inspect.getdoc(builder.build) or "")
-        found.append(
+        entries.append(
             {"name": builder.name, "kind": "context builder", "origin": builder.origin, "intent": intent}
         )
-    for prerequisite in sorted(registry.prerequisites, key=lambda one: one.name):
-        told = " NAME" if prerequisite.takes_argument else ""
-        found.append(
+    for prerequisite in sorted(registry.prerequisites, key=lambda item: item.name):
+        argument = " NAME" if prerequisite.takes_argument else ""
+        entries.append(
             {
                 "name": prerequisite.name,
                 "kind": "prerequisite",
                 "origin": prerequisite.origin,
-                "intent": f"Needs {prerequisite.display_name or prerequisite.name}{told}.",
-                "written": f"{prerequisite.name}:NAME" if told else prerequisite.name,
+                "intent": f"Needs {prerequisite.display_name or prerequisite.name}{argument}.",
+                "written": f"{prerequisite.name}:NAME" if argument else prerequisite.name,
                 "remediation": prerequisite.remediation.replace("{argument}", "NAME"),
             }
         )
-    for stage in sorted(registry.stages, key=lambda one: one.name):
-        found.append(
+    for stage in sorted(registry.stages, key=lambda item: item.name):
+        entries.append(
             {
                 "name": stage.name,
                 "kind": "validation stage",
@@ -334,58 +324,54 @@ def registered(registry: Registry) -> list[dict[str, Any]]:
                 "timeout": stage.timeout,
             }
         )
-    instead = {(kind, one.name): one.instead_of for kind, one in registry.stand_ins}
-    for one in found:
-        if origin := instead.get((one["kind"], one["name"])):
-            one["instead_of"] = origin
-    return found
+    instead = {(kind, item.name): item.instead_of for kind, item in registry.stand_ins}
+    for item in entries:
+        if origin := instead.get((item["kind"], item["name"])):
+            item["instead_of"] = origin
+    return entries
 
 
-def _parameter(one: inspect.Parameter) -> dict[str, Any]:
-    plain: dict[str, Any] = {"name": one.name, "required": one.default is one.empty}
-    if one.annotation is not one.empty:
-        said = one.annotation
-        plain["type"] = said if isinstance(said, str) else getattr(said, "__name__", str(said))
-    if one.default is not one.empty:
+def _parameter(parameter: inspect.Parameter) -> dict[str, Any]:
+    plain: dict[str, Any] = {"name": parameter.name, "required": parameter.default is parameter.empty}
+    if parameter.annotation is not parameter.empty:
+        annotation = parameter.annotation
+        plain["type"] = (
+            annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+        )
+    if parameter.default is not parameter.empty:
         try:
-            json.dumps(one.default)
-            plain["default"] = one.default
+            json.dumps(parameter.default)
+            plain["default"] = parameter.default
         except (TypeError, ValueError):
-            plain["default"] = str(one.default)
+            plain["default"] = str(parameter.default)
     return plain
 
 
-def _schema(said: Any) -> Any:
+def _schema(declared: Any) -> Any:
     """The JSON Schema of a declared output."""
     from detent.flows.workflow.registry import schema_of
     from detent.kernel.plain import to_plain
 
-    found = schema_of(said)
-    return None if found is None else to_plain(dict(found))
+    schema = schema_of(declared)
+    return None if schema is None else to_plain(dict(schema))
 
 
 def _first_line(text: str) -> str:
     return text.strip().split("\n")[0]
 
 
-def tell_registered(found: list[dict[str, Any]]) -> None:
-    """Print registered things for people, each with everything about it."""
-    from detent.cli.output import clean, fields, paint, say
-
-    for number, one in enumerate(found):
-        if number:
-            say()
-        say(f"{paint(clean(one['name']), bold=True)}   {one['kind']}")
-        fields(
-            (key.replace("_", " "), clean(_told(key, value)))
-            for key, value in one.items()
-            if key not in ("name", "kind") and value not in (None, [], "", False)
-        )
+def registered_fields(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Everything about one registered thing, for people."""
+    return [
+        (key.replace("_", " "), _told(key, value))
+        for key, value in entry.items()
+        if key not in ("name", "kind") and value not in (None, [], "", False)
+    ]
 
 
 def _told(key: str, value: Any) -> str:
     if key == "parameters":
-        return ", ".join(_call(one) for one in value)
+        return ", ".join(_call(parameter) for parameter in value)
     if key in ("effects", "queries", "tools"):
         return ", ".join(value)
     if key in ("command", "fix_command"):
@@ -393,5 +379,9 @@ def _told(key: str, value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _call(one: Mapping[str, Any]) -> str:
-    return one["name"] if one["required"] else f"{one['name']}={json.dumps(one['default'], default=str)}"
+def _call(parameter: Mapping[str, Any]) -> str:
+    return (
+        parameter["name"]
+        if parameter["required"]
+        else f"{parameter['name']}={json.dumps(parameter['default'], default=str)}"
+    )

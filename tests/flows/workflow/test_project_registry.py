@@ -134,7 +134,6 @@ validation:
     test: {command: "pytest 'unclosed"}
     typecheck: {command: 7, fix_command: [mypy, 3]}
     Odd Name: {command: x}
-    docs: mkdocs
 notify:
   folder: 3
   webhook_env: https://hooks.example/very/hidden
@@ -153,9 +152,8 @@ notify:
         (7, "validation.stages.typecheck.command"),
         (7, "validation.stages.typecheck.fix_command"),
         (8, "validation.stages.Odd Name"),
-        (9, "validation.stages.docs"),
-        (11, "notify.folder"),
-        (12, "notify.webhook_env"),
+        (10, "notify.folder"),
+        (11, "notify.webhook_env"),
     ]
     MESSAGES.check("# settings with a mistake in every line", "\n".join(caught.value.problems))
     assert "hidden" not in str(caught.value)
@@ -179,7 +177,16 @@ def test_an_unknown_key_names_the_nearest(tmp_path, text, said):
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["workflow: 3", "validation: [x]", "validation: {stages: x}", "notify: x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "workflow: 3",
+        "validation: [x]",
+        "validation: {stages: x}",
+        "validation: {stages: {docs: mkdocs}}",
+        "notify: x",
+    ],
+)
 def test_a_heading_takes_named_values(tmp_path, text):
     with pytest.raises(SettingsError, match="takes named values"):
         WorkflowSettings.read(settings_of(tmp_path, text))

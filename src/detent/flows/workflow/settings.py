@@ -130,14 +130,11 @@ class _Reading:
             str(name): self._stage(str(name), stage) for name, stage in stages.items() if stage is not None
         }
 
-    def _stage(self, name: str, value: Any) -> StageSettings:
+    def _stage(self, name: str, value: Mapping[str, Any]) -> StageSettings:
         keys = ("validation", "stages", name)
         if not _STAGE.fullmatch(name):
             rule = "a stage's name is up to 64 small letters, digits, - and _, a letter first"
             self.problems.append(f"{self.settings.place(*keys)}: 'validation.stages.{name}': {rule}.")
-        if not isinstance(value, Mapping):
-            self._wrong(keys, "takes named values, such as `command: [pytest, -q]`")
-            return StageSettings()
         return StageSettings(
             self.settings.place(*keys),
             self._command((*keys, "command"), value.get("command")),

@@ -2,10 +2,14 @@
 
 import json
 
+from detent.adapters.stores.memory import MemoryStore
+from detent.engine.engine import Engine
+from detent.engine.tools import Tool
 from detent.insight.formatting import span
 from detent.insight.timeline import render, timeline
 from detent.kernel.entries import KINDS, Ended, Held, Moved, Started
 from detent.kernel.status import Status
+from tests.engine.conftest import one_step
 from tests.insight.samples import claims, entries, every_kind, journal
 
 
@@ -74,3 +78,18 @@ def test_spans_are_said_in_at_most_two_units():
     assert spoken == [
         "0 ms", "12 ms", "1.00 s", "4.20 s", "1 m 00 s", "2 m 05 s", "3 h 12 m", "2 d 04 h", "-2.00 s",
     ]  # fmt: skip
+
+
+async def test_rounds_are_numbered_and_what_they_rest_on_is_named():
+    async def work(ctx):
+        await ctx.query("look")
+        await ctx.perform("act")
+        await ctx.perform("act")
+
+    flow = one_step(work, tools=[Tool("act", lambda: {"ok": True}), Tool("look", lambda: 1, "query")])
+    async with Engine(MemoryStore(), [flow]) as engine:
+        run = await engine.run("flow")
+        lines = [line.what for line in timeline(await engine.store.entries(run.id))]
+    assert "'work' asked in round 1 for 1 effect: act" in lines
+    assert "'work' asked in round 2 for 1 effect: act" in lines
+    assert lines.count("a query's answer kept for the rounds to come") == 1

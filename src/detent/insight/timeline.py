@@ -31,6 +31,7 @@ from detent.kernel.entries import (
     Started,
     Tagged,
 )
+from detent.kernel.run import SEEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +242,8 @@ def _attempt_failed(body: AttemptFailed, entry: Entry) -> Told:
 
 def _proposed(body: Proposed, entry: Entry) -> Told:
     tools = ", ".join(str(effect.get("tool")) for effect in body.effects)
-    text = f"'{body.step}' proposed {count(len(body.effects), 'effect')}: {tools}"
+    asked = "proposed" if body.final else f"asked in round {body.round} for"
+    text = f"'{body.step}' {asked} {count(len(body.effects), 'effect')}: {tools}"
     return body.by, text + _extra(cost(body.spend)), body.duration
 
 
@@ -263,6 +265,8 @@ def _effect_skipped(body: EffectSkipped, entry: Entry) -> Told:
 
 
 def _recorded(body: Recorded, entry: Entry) -> Told:
+    if body.key.startswith(SEEN):
+        return "step", "a query's answer kept for the rounds to come", None
     return "step", f"answer '{short(body.key, 60)}' kept" + _extra(cost(body.spend)), None
 
 

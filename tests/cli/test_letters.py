@@ -93,7 +93,7 @@ def test_a_run_is_replayed_from_its_recording_and_leaves_no_trace(letters, deten
     before = entries(detent, "r1")
     played = detent("replay", "r1", "tape.jsonl")
     assert played.code == 0, played.err
-    assert "r1 went the same way again" in played.out
+    assert "r1 took the same path again" in played.out
     assert detent("replay", "r1", "tape.jsonl", "--json").json["equal"] is True
     assert entries(detent, "r1") == before
     assert [row["id"] for row in detent("runs", "--json").json["runs"]] == ["r1"]

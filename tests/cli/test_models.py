@@ -54,7 +54,7 @@ def test_the_list_says_size_licence_and_whether_it_is_here(detent, shelf):
     heads, *rows = said.lines
     assert heads.split() == ["MODEL", "SIZE", "LICENCE", "HERE", "GOOD", "FOR"]
     assert [row.split()[0] for row in rows[:-1]] == list(KNOWN)
-    assert "1.1 GB  Apache-2.0  not here  filling small forms" in rows[0]
+    assert "1.1 GB  Apache-2.0  not downloaded  filling small forms" in rows[0]
     assert rows[-1] == f"None is in {shelf} yet: detent models pull NAME"
 
 

@@ -149,7 +149,9 @@ def test_always_asks_about_whatever_will_be_in_the_folder(stranger):
         os.close(terminal)
         return done.stdout + done.stderr
 
-    assert f"Trust {stranger} and all below it, whatever is and will be in it?" in asked("--always")
+    assert f"Trust {stranger} and everything below it, with all present and future content?" in asked(
+        "--always"
+    )
     assert "Trust this project as it is now?" in asked()
 
 

@@ -76,7 +76,7 @@ def untrusted(desk, detent, monkeypatch, tmp_path_factory) -> Path:
         (("attention",), "unreadable"),
         (("tickets", "list"), "TKT-"),
         (("registry", "show", "wz550931"), "Otus S3 scanner"),
-        (("rollback", "status"), "mails go by steps"),
+        (("rollback", "status"), "mails are handled step by step"),
         (("serial", "mail/samples/one.eml"), "serial number"),
     ],
 )

@@ -808,7 +808,7 @@ def test_steps_side_by_side_go_on_from_nothing(detent, put):
     ran = detent("workflow", "run", "apart", "--id", "r1")
     assert ran.code == 0
     assert "goes on" not in ran.out
-    assert sum("side by side" in line for line in ran.lines) == 2
+    assert sum("in parallel" in line for line in ran.lines) == 2
     drawn = detent("workflow", "viz", "apart", "--run", "r1").out
-    assert "all side by side" in drawn
+    assert "all in parallel" in drawn
     assert "iteration" not in drawn

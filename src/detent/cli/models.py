@@ -49,7 +49,7 @@ def list_models(options: Options) -> None:
         )  # fmt: skip
 
     def here(row: Mapping[str, Any]) -> str:
-        return "here" if row["here"] else "damaged" if row["name"] in damaged else "not here"
+        return "downloaded" if row["here"] else "damaged" if row["name"] in damaged else "not downloaded"
 
     options.print_rows(
         rows,

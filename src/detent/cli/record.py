@@ -34,10 +34,12 @@ def tape(record: str | None, replay: str | None, *, json: bool = False) -> Itera
 def _report(cassette: Recorder | Player) -> None:
     from detent.adapters.cassette import Recorder
     from detent.cli.output import say, warn
+    from detent.insight.formatting import count
 
     if isinstance(cassette, Recorder):
         path = cassette.path
-        say(f"Recorded {cassette.recorded:,} answers in {path}. Play them back with --replay {path}")
+        answers = count(cassette.recorded, "answer")
+        say(f"Recorded {answers} in {path}. Play them back with --replay {path}")
         return
     for mismatch in cassette.mismatches[:1]:
         warn(str(mismatch))

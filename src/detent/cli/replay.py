@@ -63,7 +63,7 @@ async def _replay(workspace: Workspace, run: str, player: Player, json: bool) ->
     if json:
         say_json({"run": run_id, "recording": str(player.path), **result.to_plain(), "equal": same})
     elif same:
-        say(f"{run_id} went the same way again: {result.same:,} entries agree.")
+        say(f"{run_id} took the same path again: {result.same:,} entries agree.")
     else:
         for line in comparing.render(result, run_id, "replay").splitlines():
             fit(line)

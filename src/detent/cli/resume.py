@@ -72,7 +72,7 @@ async def resume(
         bool, typer.Option("--all", help="Every interrupted run and every run that is due.")
     ] = False,
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs at work side by side.")
+        int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs worked on at the same time.")
     ] = None,
 ) -> int:
     """Resume a run, or every interrupted run, and wait for it."""
@@ -157,7 +157,7 @@ async def serve(
         float, typer.Option("--poll", metavar="SECONDS", min=0.05, help="How often to look for work.")
     ] = 1.0,
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs at work side by side.")
+        int | None, typer.Option("--concurrency", metavar="N", min=1, help="Runs worked on at the same time.")
     ] = None,
 ) -> int:
     """Run a worker: resume interrupted runs, fire due timers."""

@@ -212,7 +212,7 @@ def _print_run(workspace: Workspace, run: Run, entries: list[Entry], ledger: Any
         [
             ("run", paint(run.id, bold=True)),
             ("flow", f"{clean(run.flow)} (version {run.version})"),
-            ("standing", run_status.summary(run)),
+            ("status", run_status.summary(run)),
             ("because", clean(run.reason or "")),
             ("error", clean(run.error or "")),
             ("started", local(run.created_at)),

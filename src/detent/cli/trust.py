@@ -35,7 +35,7 @@ def trust(
     always: Annotated[
         bool,
         typer.Option(
-            "--always", help="Trust the folder, whatever is and will be in it: for your own projects."
+            "--always", help="Trust the folder, with all present and future content: for your own projects."
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Keys need --allow-key.")] = False,
@@ -93,7 +93,7 @@ def trust(
     _print_trust(standing, _facts(standing, settings))
     question = "Trust this project as it is now?"
     if always:
-        question = f"Trust {standing.root} and all below it, whatever is and will be in it?"
+        question = f"Trust {standing.root} and everything below it, with all present and future content?"
     if not yes and not _confirmed(clean(question)):
         warn("Nothing was changed.")
         return 1
@@ -103,7 +103,7 @@ def trust(
             _allow(use.variable, use.host)
         else:
             warn(f"{clean(use.variable)} is not sent to {clean(use.host)}. To allow it: {_command(use)}")
-    how = "whatever is and will be in it" if always else "as it is now"
+    how = "with all present and future content" if always else "as it is now"
     say(f"{clean(str(standing.root))} is trusted, {how}.")
     return 0
 

@@ -209,7 +209,7 @@ CASES = [
         """,
         (8, 41),
         "steps[0].steps[1].when",
-        says="side by side",
+        says="in parallel",
     ),
     steps(
         "E016",

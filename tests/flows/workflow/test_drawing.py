@@ -123,7 +123,7 @@ everything  6 steps, 11 more inside
 │      when inputs.mood == 'end'
 │      requires git, command:jq
 │      rollback restore_file
-├─ outer   loop for each of inputs.paths, side by side
+├─ outer   loop for each of inputs.paths, in parallel
 │  ├─ look   agent reviewer
 │  └─ inner  loop until steps.try.output.ok, at most 7 passes, then go on
 │     ├─ try     python run_command
@@ -133,7 +133,7 @@ everything  6 steps, 11 more inside
 │        ├─ else if index > 2
 │        │  └─ sub  subworkflow data-import
 │        └─ else
-│           └─ together  loop all side by side
+│           └─ together  loop all in parallel
 │              ├─ one  python a
 │              └─ two  python b
 ├─ check   validate format, lint (may fail)
@@ -155,7 +155,7 @@ def test_a_runs_path_is_marked_with_what_became_of_each_step_and_how_often():
     drawn = ascii(spec_of(EVERYTHING), PATH)
     for line in (
         "├─ – end     python subgraph",
-        "├─ ✗ outer   loop (2 iterations) for each of inputs.paths, side by side",
+        "├─ ✗ outer   loop (2 iterations) for each of inputs.paths, in parallel",
         "│  ├─ ✓ look   agent (✓2) reviewer",
         "│  └─ ✗ inner  loop (3 iterations) until steps.try.output.ok, at most 7 passes, then go on",
         "│     ├─ ✗ try     python (✓2 ✗1) run_command",
@@ -262,7 +262,7 @@ def test_loops_are_frames_branches_are_diamonds_and_the_rest_boxes():
     for line in (
         "flowchart TD",
         'begin(["everything"])',
-        'subgraph loop2["outer · for each of inputs#46;paths, side by side"]',
+        'subgraph loop2["outer · for each of inputs#46;paths, in parallel"]',
         'subgraph loop4["inner · at most 7 passes, then go on"]',
         'n6{"choose<br/>branch"}',
         'n7[("good<br/>checkpoint")]',

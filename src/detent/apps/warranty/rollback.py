@@ -288,7 +288,7 @@ class Rollback:
         if days * DAY < RETIRE_AFTER:
             return False, f"step mode has been in use for {days:.1f} of {RETIRE_AFTER / DAY:.0f} days"
         if watch.last_trip is not None and now - watch.last_trip < RETIRE_AFTER:
-            return False, f"the way back was taken {(now - watch.last_trip) / DAY:.1f} days ago"
+            return False, f"the mailbox switched to legacy mode {(now - watch.last_trip) / DAY:.1f} days ago"
         if len(watch.window) < rules.min_runs:
             return False, f"{len(watch.window)} of {rules.min_runs} runs have ended since the last reset"
         if watch.failed * 100 >= rules.threshold_percent * len(watch.window):

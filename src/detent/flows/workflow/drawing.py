@@ -152,9 +152,9 @@ def _iteration(step: LoopStep) -> str:
     if step.until is not None:
         return f"until {_condition(step.until)}, {_bound(step)}"
     if not step.has_for_each:
-        return "all side by side"
+        return "all in parallel"
     if step.bounded_by_settings:
-        beside = ", side by side"
+        beside = ", in parallel"
     else:
         beside = f", {step.max_concurrency} at a time" if step.max_concurrency > 1 else ""
     return f"for each of {_in_one_line(step.for_each)}{beside}"

@@ -182,7 +182,7 @@ class WorkflowLines:
         if parts[-2] in self._checks:  # `on_failure` has no start event
             return f"before run {int(number) + 2}"
         self._loops.setdefault("/".join(parts[:-1]), _Loop(None)).come_under_way(int(number))
-        return "side by side" if parts[-2] in self._apart else "goes on"
+        return "in parallel" if parts[-2] in self._apart else "goes on"
 
     def _iteration_prefix(self, parts: Sequence[str]) -> str:
         """The iteration of a line, if several run in parallel."""

@@ -214,9 +214,9 @@ class LoopStep(StepSpec):
         schema={"minItems": 1})] = None
     until: Annotated[Any, Written(_CONDITION, "Looked at after each pass; the loop ends when it holds.",
         str | bool)] = None
-    parallel: Annotated[bool, Written(_FLAG, "Items side by side, as many as the settings allow.")] = False
+    parallel: Annotated[bool, Written(_FLAG, "Items in parallel, as many as the settings allow.")] = False
     max_concurrency: Annotated[int, AtLeast(0), Written("a whole number of 0 or more",
-        "Items side by side; 0 for as many as the settings allow.")] = 1
+        "Items run in parallel; 0 for as many as the settings allow.")] = 1
     max_iterations: Annotated[int, AtLeast(1), Written("a whole number of 1 or more",
         "Passes of an `until` loop, at most.")] = 30
     on_exhausted: Annotated[Literal["fail", "continue"], Written("'fail' or 'continue'",

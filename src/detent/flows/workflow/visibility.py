@@ -87,7 +87,7 @@ class Visibility:
             if home.kind == "body" and home.number < enclosing.number:
                 return None
             if home.kind == "apart":
-                return Hidden(f"step '{name}' runs side by side with this one, so neither sees the other.")
+                return Hidden(f"step '{name}' runs in parallel with this one, so neither sees the other.")
             if home.kind == "option":
                 return Hidden(f"step '{name}' is another option of the same branch; only one of them runs.")
             return Hidden(f"step '{name}' comes later. Refer to steps before this one.")

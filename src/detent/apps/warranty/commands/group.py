@@ -129,7 +129,7 @@ def _next(workspace: Workspace, matter: Mapping[str, Any]) -> str:
         return f"look at it: {clean(place)}" if place else "look at it in its mailbox"
     command = workspace.command(*matter["command"][1:])
     again_at = matter["again_at"]
-    return f"{command}   (by itself: {brief(again_at)})" if again_at is not None else command
+    return f"{command}   (retried automatically: {brief(again_at)})" if again_at is not None else command
 
 
 @group.command("retry")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def add(group: typer.Typer) -> None:
     """Add the commands to those about the mailbox."""
     back = typer.Typer(
-        help="The way back to legacy mode.",
+        help="Return to legacy mode.",
         no_args_is_help=True,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -114,12 +114,19 @@ def _told(state: RollbackStatus, line: str | None, steps: bool) -> list[str]:
     from detent.cli.output import iso
 
     watch = state.watch
-    lines = [line or ("mails go by steps" if steps else "mails go through legacy mode, as the settings say")]
+    lines = [
+        line
+        or (
+            "mails are handled step by step"
+            if steps
+            else "mails are handled in legacy mode, as the settings say"
+        )
+    ]
     if watch.tripped is not None:
         lines.append(f"since       {iso(watch.tripped.at)}")
     lines.append(
         f"window      {watch.failed} of {len(watch.window)} runs failed ({watch.rate:.1%}); more than "
-        f"{state.threshold:.1%} of at least {state.min_runs} runs take the way back"
+        f"{state.threshold:.1%} of at least {state.min_runs} runs switch to legacy mode"
     )
     if watch.failing():
         each = ", ".join(f"{step} {number}" for step, number in watch.failing().items())

@@ -89,15 +89,15 @@ def test_a_directive_and_an_end_of_document_are_fine() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "column", "says"),
     [
-        ("a: 1\nb: 2\na: 3\n", 3, 1, "'a' is defined twice here; the first is in line 1"),
+        ("a: 1\nb: 2\na: 3\n", 3, 1, "'a' is defined twice here; the first is on line 1"),
         ("a: {b: 1, b: 2}", 1, 11, "'b' is defined twice"),
         ("a: 1\n'a': 2\n", 2, 1, "defined twice"),
         ("1: x", 1, 1, "The key 1 is not text"),
         ("true: x", 1, 1, "The key true is not text"),
         ("~: x", 1, 1, "The key null is not text"),
         ("1.5: x", 1, 1, "The key 1.5 is not text"),
-        ("? [a, b]\n: x", 1, 3, "it is a list"),
-        ("? {a: b}\n: x", 1, 3, "it is a mapping"),
+        ("? [a, b]\n: x", 1, 3, "this is a list"),
+        ("? {a: b}\n: x", 1, 3, "this is a mapping"),
         ("a: 1\n<<: {b: 2}", 2, 1, "no merge key"),
         ("a: &x {b: 1}\nc: {<<: *x}", 2, 5, "no merge key"),
         ("a: !!str 12", 1, 4, "The tag '!!str'"),

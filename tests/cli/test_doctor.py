@@ -49,6 +49,11 @@ def test_runs_of_a_dead_worker_are_told_with_the_command(detent, spawn, folder):
     shown = detent("doctor")
     assert shown.code == 1
     assert "    detent resume --all" in shown.lines
+    (line,) = [line for line in detent("runs").lines if line.startswith("r1 ")]
+    assert line.endswith("no worker drives it: detent resume r1")
+    one = detent("show", "r1")
+    assert any(line.endswith(f"worker {worker_id}, which has stopped") for line in one.lines)
+    assert "  detent resume r1" in one.lines
 
 
 async def test_a_worker_that_is_there_and_silent_is_told_with_its_runs(folder):

@@ -121,7 +121,7 @@ def test_a_broken_file_ends_with_2_and_its_line(detent, folder):
     result = detent("eval", "suite.py")
     assert result.code == 2
     assert (
-        "cases/zz_broken.yaml:4:19: 'statsu' is no key of 'expected_output'. Did you mean 'status'?"
+        "cases/zz_broken.yaml:4:19: 'statsu' is not a key of 'expected_output'. Did you mean 'status'?"
         in result.err
     )
 

@@ -164,7 +164,7 @@ def test_check_tells_all_problems_at_once(detent, folder):
     said = detent("check", "flow.py", "bad.py", "worse.py")
     assert said.code == 2
     assert "F01 'a': has no step." in said.lines
-    assert "F02 'q': has a step but is no state." in said.lines
+    assert "F02 'q': has a step but is not a state." in said.lines
     assert "half: 2 errors" in said.lines
     assert len([line for line in said.lines if line.startswith("worse.py:2:1: ")]) == 2
     plain = detent("check", "flow.py", "bad.py", "--json").json

@@ -273,7 +273,7 @@ def test_a_playbook_can_be_a_plugin_and_then_goes_by_its_name(detent, folder, ov
         (["playbook", "step", "overdue", "01", "--data", "no.json"], "cannot be read"),
         (["run", "playbook"], "Say which playbook to run"),
         (["run", "playbook", "nosuch"], "There is no playbook 'nosuch'"),
-        (["run", "playbook", "overdue"], "lacks loan_number"),
+        (["run", "playbook", "overdue"], "missing: loan_number"),
         (["run", "playbook", "overdue", "--input", "no.json"], "--input: no.json cannot be read"),
         (["run", "playbook", "overdue", "--input", "bad.yaml"], "bad.yaml:1:5: This is not valid YAML"),
         (["run", "playbook", "overdue", "--input", "bin.json"], "is not UTF-8 text"),

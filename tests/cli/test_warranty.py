@@ -602,6 +602,13 @@ def test_the_demo_needs_nothing_and_leaves_the_folder_alone(folder, detent, monk
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
     (place,) = [line.split(" in ")[1] for line in said.lines if line.startswith("Replies:")]
     assert not Path(place).is_relative_to(folder)
+    block = said.lines[said.lines.index("Look further:") + 1 :]
+    shell = {**os.environ, "PATH": "/usr/bin:/bin"}  # pasted where no virtual environment is active
+    pasted = subprocess.run(
+        ["/bin/sh", "-e"], input="\n".join(block), env=shell, cwd=folder, capture_output=True, text=True
+    )
+    assert (len(block), pasted.returncode, pasted.stderr) == (5, 0, "")
+    assert "01-extract-serial → 02-check-warranty" in pasted.stdout
     shutil.rmtree(Path(place).parents[1])
 
 

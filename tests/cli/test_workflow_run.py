@@ -350,7 +350,7 @@ def test_a_killed_run_goes_on_after_its_last_finished_step(detent, folder, kille
     assert log(folder) == ["+first", "+head a", "+tail a", "+head b"]
     said = detent("workflow", "run", "deep")
     assert said.code == 0
-    assert "(goes on in 'each')" in said.lines[0]
+    assert "(continuing in 'each')" in said.lines[0]
     assert said.lines[1].split() == ["▸", "each", "goes", "on"]
     assert log(folder) == [
         "+first", "+head a", "+tail a", "+head b", "+tail b", "+head c", "+tail c",

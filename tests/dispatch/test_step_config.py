@@ -190,7 +190,7 @@ def test_all_problems_of_a_layer_are_told_at_once():
 def test_an_unknown_key_names_the_nearest_or_all_of_them():
     """D-54"""
     assert problems({"temprature": 0}) == [
-        "temprature is no key of a step's configuration. Did you mean 'temperature'?"
+        "temprature is not a key of a step's configuration. Did you mean 'temperature'?"
     ]
     assert ", ".join(FIELDS) in problems({"zzz": 0})[0]
 

@@ -338,7 +338,7 @@ class TestDoubt:
     async def test_it_can_only_be_settled_as_one_of_three(self, quick, world):
         engine = await quick.engine(self.flow(world.tool("a", RuntimeError("lost"))))
         run = await engine.run("flow")
-        with pytest.raises(ConfigurationError, match="Did you mean 'happened'"):
+        with pytest.raises(ConfigurationError, match="settled as happened, again or skip, not as 'hapened'"):
             await answers.resolve(engine, run.id, "hapened")
         with pytest.raises(HoldNotOpen, match="is answered with resolve"):
             await answers.release(engine, run.id, "happened")

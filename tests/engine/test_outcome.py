@@ -52,7 +52,7 @@ class TestEffect:
 
     @pytest.mark.parametrize("value", ["crm.open", {"tool": "crm.open"}, 3, None])
     def test_anything_else_is_none(self, value):
-        with pytest.raises(TypeError, match="is no effect"):
+        with pytest.raises(TypeError, match="is not an effect"):
             Effect.of(value)
 
     def test_equal_actions_of_one_step_have_one_identity(self):

@@ -232,9 +232,9 @@ def test_what_several_rules_expect_is_a_line_each():
 
 
 def test_a_missing_key_is_told_by_name():
-    assert misfits({"sku": "x"}, Line) == ["/: lacks count"]
-    assert misfits({}, schema_of(Line)) == ["/: lacks sku, count"]
-    assert misfits({"a": {}}, dict[str, Line]) == ["/a: lacks sku", "/a: lacks count"]
+    assert misfits({"sku": "x"}, Line) == ["/: missing: count"]
+    assert misfits({}, schema_of(Line)) == ["/: missing: sku, count"]
+    assert misfits({"a": {}}, dict[str, Line]) == ["/a: missing: sku", "/a: missing: count"]
 
 
 def test_a_view_of_a_runs_data_is_read_as_the_data():
@@ -267,7 +267,7 @@ def test_a_typed_dict_written_under_postponed_annotations_keeps_its_optional_key
     import late_types  # type: ignore[import-not-found]
 
     assert read({"a": 1, "b": {"a": 2}}, late_types.Late) == ({"a": 1, "b": {"a": 2}}, [])
-    assert misfits({"a": 1, "b": {}}, late_types.Late) == ["/b: lacks a"]
+    assert misfits({"a": 1, "b": {}}, late_types.Late) == ["/b: missing: a"]
 
 
 def test_a_dataclass_that_holds_typed_dicts_keeps_its_own_rules():
@@ -637,7 +637,7 @@ def test_the_schema_of_a_call_names_its_arguments():
     assert misfits({"to": "a", "lines": [{"sku": "x", "count": 1}]}, schema) == []
     assert misfits({"to": "a", "lines": [{"sku": "x"}], "cc": 1}, schema) == [
         "/: has keys nobody asked for (asked for: to, lines, copies, cover)",
-        "/lines/0: lacks count",
+        "/lines/0: missing: count",
     ]
 
 

@@ -80,8 +80,8 @@ def test_all_problems_of_all_files_are_told_at_once(tmp_path):
     read = read_cases(tmp_path)
     assert [case.scenario_id for case in read.cases] == ["c"]
     told = [str(problem) for problem in read.problems]
-    assert told[0] == "a.yaml:1:1: a case needs 'description': a text."
-    assert told[1].startswith("a.yaml:4:3: 'status' is a text, but here stands a number. Write it as \"7\".")
+    assert told[0] == "a.yaml:1:1: a case needs 'description': text."
+    assert told[1].startswith("a.yaml:4:3: 'status' must be text, but this is a number. Write it as \"7\".")
     assert any(line.startswith("b.yaml:2:1: This is not valid YAML") for line in told)
     with pytest.raises(DocumentError) as caught:
         read.check()
@@ -183,8 +183,8 @@ def test_an_input_the_player_does_not_understand_is_an_error():
     text = HEAD + "input: {steps: {}, dta: {}}\nexpected_output: {status: a}"
     told = problems(text, Understanding("data", "failures"))
     assert told == [
-        (4, "'steps' is no key of this suite's input. Known here: data, failures. (input.steps)"),
-        (4, "'dta' is no key of this suite's input. Did you mean 'data'? (input.dta)"),
+        (4, "'steps' is not a key of this suite's input. Known here: data, failures. (input.steps)"),
+        (4, "'dta' is not a key of this suite's input. Did you mean 'data'? (input.dta)"),
     ]
     assert (
         problems(HEAD + "input: {whatever: 1}\nexpected_output: {status: a}", Understanding("whatever")) == []
@@ -205,16 +205,16 @@ def test_values_of_the_input_are_carried_as_they_are_written():
             "input: {failures: {f: [timeout, tiemout]}}",
             "there is no fault 'tiemout'. Did you mean 'timeout'?",
         ),
-        ("input: [1]", "'input' is a mapping, but here stands a list."),
-        ("input: {data: 1}", "'data' is a mapping, but here stands a number. (input.data)"),
-        ("input: {data: []}", "'data' is a mapping, but here stands a list. (input.data)"),
+        ("input: [1]", "'input' must be a mapping, but this is a list."),
+        ("input: {data: 1}", "'data' must be a mapping, but this is a number. (input.data)"),
+        ("input: {data: []}", "'data' must be a mapping, but this is a list. (input.data)"),
         ("orchestrators: [stp]", "there is no orchestrator 'stp'. Did you mean 'step'?"),
         ("orchestrators: []", "'orchestrators' is empty, so the case would never be played."),
-        ("required: 1", "'required' is true or false, but here stands a number."),
+        ("required: 1", "'required' must be true or false, but this is a number."),
         ("required: true\ndeprecated: old", "a deprecated case does not count, so it cannot be required."),
         (
             "tags: [1]",
-            "'tags' is a text or a list of texts, but here stands a number. Write it as \"1\". (tags[0])",
+            "'tags' must be text or a list of texts, but this is a number. Write it as \"1\". (tags[0])",
         ),
     ],
 )
@@ -227,20 +227,20 @@ def test_wrong_values_are_told(said, told):
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("{expected_steps: 1}", "is a list of steps"),
-        ("{fallbacks: [a]}", "is a mapping, but here stands a text"),
+        ("{expected_steps: 1}", "must be a list of steps"),
+        ("{fallbacks: [a]}", "must be a mapping, but this is text"),
         ("{expected_steps: [{output_contains: a}]}", "needs 'step_name'"),
         ("{expected_steps: [{step_name: a, function_call: [f], function_args: {x: 1}}]}", "none of them"),
         ("{expected_steps: [{step_name: a, function_call: null, function_args: {}}]}", "calls no function"),
         ("{expected_function_calls: [{arguments: {}}]}", "needs 'function_name'"),
-        ("{processing_time_ms: fast}", "is a number above 0"),
-        ("{processing_time_ms: 0}", "is a number above 0"),
-        ("{email_sent: 'yes'}", "is true or false"),
-        ("{context: 3}", "is a mapping"),
+        ("{processing_time_ms: fast}", "must be a number above 0"),
+        ("{processing_time_ms: 0}", "must be a number above 0"),
+        ("{email_sent: 'yes'}", "must be true or false"),
+        ("{context: 3}", "must be a mapping"),
         ("{fallbacks: [{reason: timeout}]}", "needs 'step'"),
         ("{intake: {reason: spam}}", "needs 'decision'"),
         ("{intake: {decision: run, resaon: x}}", "Did you mean 'reason'?"),
-        ("{status: a, legacy: {expected_steps: []}}", "is no key of 'expected_output.legacy'"),
+        ("{status: a, legacy: {expected_steps: []}}", "is not a key of 'expected_output.legacy'"),
         ("{status: a, status: b}", "The key 'status' is defined twice"),
     ],
 )  # fmt: skip
@@ -258,7 +258,7 @@ def test_wrong_expectations_are_told(said, told):
         ("a: 1\nb: [1\n", 2, "A bracket is not closed"),
         ("a: &x {b: *x}\n", 1, "holds this alias itself"),
         ("a: !!binary aGk=\n", 1, "!!binary"),
-        ("? [1]\n: 2\n", 1, "A key is a text"),
+        ("? [1]\n: 2\n", 1, "A key must be text"),
         ("a: 1\n---\nb: 2\n", 2, "one document"),
         ("a: !thing 1\n", 1, "The tag '!thing'"),
         ("a: \x07\n", 1, "U+0007"),
@@ -279,7 +279,7 @@ def test_a_file_that_is_no_text_is_told(tmp_path):
 def test_anchors_work_and_merge_keys_are_refused():
     text = "base: &b {status: a}\nexpected_output: *b\n" + HEAD
     case, told = read_case(text)
-    assert [problem.message.partition(".")[0] for problem in told] == ["'base' is no key of a case"]
+    assert [problem.message.partition(".")[0] for problem in told] == ["'base' is not a key of a case"]
     assert case is not None
     assert case.expected_output.status == "a"
     _, told = read_case(text.replace("*b", "{<<: *b, end: DONE}"))

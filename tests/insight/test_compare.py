@@ -55,6 +55,25 @@ async def test_different_data_is_named_by_its_key_path():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "shown"),
+    [
+        ("A1", "A2", ("A1", "A2")),
+        ("x" * 80 + "one", "x" * 80 + "two", ('…xxxxxxxxxxone"', '…xxxxxxxxxxtwo"')),
+        ("1", 1, ('"1"', "1")),
+    ],
+)
+def test_two_values_that_differ_are_never_printed_alike(a, b, shown):
+    def started(serial):
+        data = {"serial": serial}
+        return entries(Started("claim", "look-up", "claim", 1, CLAIM.fingerprint, data))
+
+    lines = render(compare(started(a), started(b)), "r1", "r2").splitlines()
+    assert lines[1] == "  both  started claim v1 in 'look-up'"
+    (line,) = [line.split() for line in lines if "data.serial" in line]
+    assert line == ["data.serial", shown[0], "|", shown[1]]
+
+
 async def test_a_fork_parts_from_its_original_where_its_data_was_changed():
     async def fork(engine, run_id):
         forked = await engine.fork(run_id, 1, set={"serial": "B7"})

@@ -174,5 +174,5 @@ def test_a_condition_is_spelt_out_for_people(name, text):
 
 
 def test_what_is_no_description_is_refused():
-    with pytest.raises(ValueError, match="no description"):
+    with pytest.raises(ValueError, match="not a description"):
         svg({"name": "x"})

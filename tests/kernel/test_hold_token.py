@@ -34,7 +34,7 @@ def test_the_same_name_asked_twice_has_two_tokens():
 
 
 def test_a_hold_that_is_not_open_has_no_token():
-    with pytest.raises(HoldNotOpen, match="Run r1 has no open hold 'approval'. .*: it is running."):
+    with pytest.raises(HoldNotOpen, match="Run r1 has no open hold 'approval'. .* is running and"):
         run(Held("approval", "person"), Released("approval", "yes")).token("approval")
     with pytest.raises(HoldNotOpen, match="Run r1 has no open hold. "):
         run().token()
@@ -44,7 +44,7 @@ def test_a_hold_that_is_not_open_has_no_token():
 
 def test_an_ended_run_says_so_when_a_token_is_asked_for():
     ended = run(Held("approval", "person"), Released("approval", "yes"), Ended(Status.SUCCEEDED, "done"))
-    with pytest.raises(HoldNotOpen, match="It does not wait for an answer: it has ended as succeeded."):
+    with pytest.raises(HoldNotOpen, match="has ended as succeeded and does not wait for an answer."):
         ended.token("approval")
 
 

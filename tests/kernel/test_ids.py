@@ -35,7 +35,7 @@ def test_ids_as_people_write_them_are_taken(run_id):
         ("..", "dot"),
         ("a..b", "two in a row"),
         ("a.", "ends with a dot"),
-        (17, "is no text but int"),
+        (17, "must be text, not int"),
     ],
 )
 def test_an_id_that_would_harm_is_refused_with_the_reason(run_id, why):

@@ -108,7 +108,8 @@ class TestStaticChecks:
         with pytest.raises(DefinitionError) as refused:
             Machine("m", start="a", moves={"a": ["b", "end"], "b": []}, ends=["end"])
         assert str(refused.value) == (
-            "Machine 'm' has 1 problem:\n  M11 'b': is a dead end: it is no end and has no moves."
+            "Machine 'm' has 1 problem:\n"
+            "  M11 'b': is a dead end: it has no moves and is not declared as an end."
         )
 
     def test_a_single_text_in_place_of_a_collection_is_refused(self):

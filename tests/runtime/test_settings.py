@@ -328,7 +328,7 @@ def test_a_merge_key_is_refused_wherever_it_stands(tmp_path, text, line):
 
 
 def test_a_key_that_is_put_together_is_refused(tmp_path):
-    with pytest.raises(ConfigurationError, match="line 1: A key is a text"):
+    with pytest.raises(ConfigurationError, match="line 1: A key must be text"):
         read(tmp_path, "? !!str {=: plugins}\n: [./theirs.py]\n")
 
 

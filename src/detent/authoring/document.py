@@ -229,7 +229,7 @@ def core(text: str) -> Any:
     if text[0] not in "+-.0123456789":
         return text
     if _NO_NUMBER.fullmatch(text):
-        raise Unusable("numbers are finite here; put it in quotes if it is a text.")
+        raise Unusable("numbers are finite here; put it in quotes if it is text.")
     kinds = (
         (_DECIMAL, 10, 0), (_OCTAL, 8, 2), (_HEXADECIMAL, 16, 2),
     )  # fmt: skip
@@ -241,14 +241,14 @@ def core(text: str) -> Any:
         _check_length(text)
         number = float(text)
         if not math.isfinite(number):
-            raise Unusable("the number is too large; put it in quotes if it is a text.")
+            raise Unusable("the number is too large; put it in quotes if it is text.")
         return number
     return text
 
 
 def _check_length(text: str) -> None:
     if len(text) > LONGEST_NUMBER:
-        raise Unusable(f"a number has {LONGEST_NUMBER} digits at most; put it in quotes if it is a text.")
+        raise Unusable(f"a number has {LONGEST_NUMBER} digits at most; put it in quotes if it is text.")
 
 
 # -- scalars in YAML 1.1 ------------------------------------------------------------------------------------
@@ -587,7 +587,7 @@ class _Reader:
         """A key's text; None if it cannot be used."""
         if node.kind != "scalar":
             hint = f" {BRACES}." if node.kind == "mapping" else ""
-            self.wrong(place, f"A key is a text; here it is a {node.kind}.{hint}")
+            self.wrong(place, f"A key must be text; this is a {node.kind}.{hint}")
             return None
         key = node.value
         if self.keys_as_written and isinstance(node.place, Written):
@@ -602,7 +602,7 @@ class _Reader:
         if key in into.seen:
             first = into.seen[key]
             self.wrong(
-                place, f"The key '{_cut(key)}' is defined twice here; the first is in line {first.line}."
+                place, f"The key '{_cut(key)}' is defined twice here; the first is on line {first.line}."
             )
             return None
         into.seen[key] = place

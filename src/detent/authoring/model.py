@@ -191,9 +191,9 @@ class ModelReader:
             return self.fields(model, value, path, of)
         if isinstance(value, str) and short is not None:
             return {short: value}
-        what = "a mapping" if short is None else "a text or a mapping"
+        what = "a mapping" if short is None else "text or a mapping"
         hint = "" if short is None else self.quoted(value, path)
-        self.wrong(self.code, path, f"{of} is {what}, but here stands {kind_of(value)}.{hint}")
+        self.wrong(self.code, path, f"{of} must be {what}, but this is {kind_of(value)}.{hint}")
         return None
 
     def quoted(self, value: Any, path: str) -> str:
@@ -217,7 +217,7 @@ class ModelReader:
             known = (*facts, *beside)
             meant = self.nearest.of(key, known)
             names = "" if meant else f" Known here: {', '.join(known)}."
-            message = f"'{key[:60]}' is no key of {of}.{names}"
+            message = f"'{key[:60]}' is not a key of {of}.{names}"
             self.wrong(self.unknown, key_path, message, meant, self.document.key_place(key_path))
             return
         kind, words = facts[key]
@@ -230,16 +230,16 @@ class ModelReader:
             bad, key_path = bad[part], below(key_path, part)
         choices = get_args(kind) if get_origin(kind) is Literal else ()
         if choices:
-            self.wrong(code, key_path, f"'{key}' is {either(choices)}.", self.nearest.of(bad, choices))
+            self.wrong(code, key_path, f"'{key}' must be {either(choices)}.", self.nearest.of(bad, choices))
         elif isinstance(bad, str) and not bad.strip():
-            self.wrong(code, key_path, f"'{key}' is {expected}, but the text is empty.")
+            self.wrong(code, key_path, f"'{key}' must be {expected}, but the text is empty.")
         elif all(kind.endswith(_OF_A_TYPE) for kind in kinds):
             hint = self.quoted(bad, key_path) if "string_type" in kinds else ""
             if "list_type" in kinds and isinstance(bad, str) and len(bad) <= 60:
                 hint = f" Write it as [{bad}]."
-            self.wrong(code, key_path, f"'{key}' is {expected}, but here stands {kind_of(bad)}.{hint}")
+            self.wrong(code, key_path, f"'{key}' must be {expected}, but this is {kind_of(bad)}.{hint}")
         else:
-            self.wrong(code, key_path, words.otherwise or f"'{key}' is {expected}.")
+            self.wrong(code, key_path, words.otherwise or f"'{key}' must be {expected}.")
 
 
 def _by_place(error: Any, given: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str | int, ...], list[str]]]:
@@ -262,6 +262,6 @@ def _by_place(error: Any, given: Mapping[str, Any]) -> Iterator[tuple[str, tuple
 
 def kind_of(value: Any) -> str:
     """Return the kind of a wrong value, without the value."""
-    kinds = ((bool, "a truth value"), (int, "a number"), (float, "a number"), (str, "a text"),
+    kinds = ((bool, "a boolean"), (int, "a number"), (float, "a number"), (str, "text"),
              (list, "a list"), (dict, "a mapping"))  # fmt: skip
     return next((name for kind, name in kinds if isinstance(value, kind)), "nothing")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
-from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.errors import SIMILAR, ConfigurationError, nearest
 
 SUGGESTED = 5
 _COMPARISONS = 40_000
@@ -99,4 +99,4 @@ class Nearest:
             return ()
         known = sorted({candidate for candidate in names if candidate and len(candidate) <= _LONGEST})
         self.left -= len(known)
-        return tuple(get_close_matches(name, known, n=SUGGESTED, cutoff=0.6))
+        return tuple(get_close_matches(name, known, n=SUGGESTED, cutoff=SIMILAR))

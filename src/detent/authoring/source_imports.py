@@ -43,5 +43,5 @@ def _finder(place: str) -> FileFinder:
     roots = {Path(entry or ".").resolve() for entry in sys.path} | _FOLDERS
     nearest = next((entry for entry in (folder, *folder.parents) if entry in roots), None)
     if nearest not in _FOLDERS:
-        raise ImportError(f"{place} is no folder of a project")
+        raise ImportError(f"{place} is not a folder of a project")
     return FileFinder(str(folder), (ExtensionFileLoader, EXTENSION_SUFFIXES), (SourceLoader, [".py"]))

@@ -406,5 +406,5 @@ def _agreed(question: str) -> bool:
     print(f"{clean(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     reply = sys.stdin.readline()
     if not reply:
-        raise ConfigurationError("Nobody answered, so nothing was changed. Where nobody can, say --yes.")
+        raise ConfigurationError("Nobody answered, so nothing was changed. Where nobody can, pass --yes.")
     return reply.strip().lower() in ("y", "yes")

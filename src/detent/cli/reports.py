@@ -109,7 +109,7 @@ async def export(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs to export.")],
     output: Output = None,
 ) -> None:
-    """Print journals as JSON lines, one entry a line."""
+    """Print journals as JSON lines, one entry per line."""
     import sys
 
     from detent.cli.output import warn

@@ -9,10 +9,10 @@ from detent.insight.formatting import count, money, span
 from detent.kernel.status import REOPENABLE, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from detent.cli.workspace import Workspace
-    from detent.engine.ports import RunRow
+    from detent.engine.ports import RunRow, Store
     from detent.kernel.run import Run
 
 MOST_NAMED = 10
@@ -66,6 +66,19 @@ def next_commands(workspace: Workspace, run: Run, *, reopen: bool = True) -> lis
         more = {"tokens": "--budget-tokens", "cost_usd": "--budget-usd"}.get(limit or "", f"--budget-{limit}")
         commands.append(workspace.command("reopen", run.id) + (f" {more} MORE" if limit else ""))
     return commands
+
+
+async def undriven(store: Store, rows: Iterable[RunRow]) -> set[str]:
+    """Of these runs, the ids of the running ones that no worker drives, because it has stopped or died."""
+    from detent.engine.clock import SystemClock
+    from detent.engine.leases import Leases
+
+    running = [row for row in rows if row.now.status is Status.RUNNING]
+    if not running:
+        return set()
+    workers = {worker.id for worker in await store.workers()}
+    workers -= {worker.id for worker in await Leases(store, SystemClock()).dead()}
+    return {row.id for row in running if row.owner not in workers}
 
 
 def tell(workspace: Workspace, run: Run, *, shown: str | None = None) -> None:

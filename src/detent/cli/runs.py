@@ -78,6 +78,7 @@ async def runs(
     workspace = options.workspace(looks=True)
     async with workspace.store() as store:
         listed = await store.rows(query)
+        undriven = await run_status.undriven(store, listed.rows)
     for damaged in listed.damaged:
         warn(clean(str(damaged)))
     if options.json:
@@ -96,7 +97,8 @@ async def runs(
         [
             (
                 row.id, row.flow, row.now.status.value, row.now.state, f"{row.now.steps:,}",
-                brief(row.created_at), _about(row),
+                brief(row.created_at),
+                f"no worker drives it: detent resume {row.id}" if row.id in undriven else _about(row),
             )
             for row in listed.rows
         ],
@@ -188,7 +190,8 @@ async def _show_run(
         say_plain(plain, options.format)
         return
     if not plainly:
-        _print_run(workspace, run, entries, ledger, row.owner)
+        driven = row.id not in await run_status.undriven(store, [row])
+        _print_run(workspace, run, entries, ledger, row.owner, driven)
     if follow:
         await _follow(store, run, plainly)
 
@@ -202,7 +205,9 @@ async def _some(store: Store, run: Run, whole: bool) -> list[Entry]:
     return [*await store.entries(run.id, 0, 1), *await store.entries(run.id, run.seq - TAIL, TAIL)]
 
 
-def _print_run(workspace: Workspace, run: Run, entries: list[Entry], ledger: Any, owner: str | None) -> None:
+def _print_run(
+    workspace: Workspace, run: Run, entries: list[Entry], ledger: Any, owner: str | None, driven: bool
+) -> None:
     from detent.cli import run_status
     from detent.cli.output import clean, fields, fit, local, paint, say
     from detent.insight import timeline
@@ -221,7 +226,7 @@ def _print_run(workspace: Workspace, run: Run, entries: list[Entry], ledger: Any
             ("parent", run.parent or ""),
             ("forked", f"from {forked['run']} after entry {forked['seq']}" if forked else ""),
             ("budget", _budget(run)),
-            ("driven by", f"worker {owner}" if owner else ""),
+            ("driven by", f"worker {owner}{'' if driven else ', which has stopped'}" if owner else ""),
         ]
     )
     for hold in run.holds.values():
@@ -235,7 +240,7 @@ def _print_run(workspace: Workspace, run: Run, entries: list[Entry], ledger: Any
         if hold.wake_at is not None:
             say(f"  the clock answers at {local(hold.wake_at)}")
     commands = run_status.next_commands(workspace, run)
-    if commands and not (run.status.value == "running" and owner):
+    if commands and not (run.status.value == "running" and driven):
         say()
         for command in commands:
             say(f"  {command}")

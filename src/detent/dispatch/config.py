@@ -118,7 +118,7 @@ class StepConfig:
             name = str(key)
             if name not in FIELDS and name not in ("model", *SYNONYMS):
                 hint = nearest(name, FIELDS) or f" Known here: {', '.join(FIELDS)}."
-                troubles.append((name, f"is no key of a step's configuration.{hint}"))
+                troubles.append((name, f"is not a key of a step's configuration.{hint}"))
             elif value is not None:
                 values[name] = value
         deprecated: list[tuple[str, str]] = []

@@ -139,7 +139,7 @@ class Contract:
                     f"/: has keys nobody asked for (asked for: {', '.join(self._envelope_keys())})"
                 )
             if "output" not in answer and (self.hard is not None or self.soft is not None):
-                problems.append("/: lacks output")
+                problems.append("/: missing: output")
         effects, names = self._effects(envelope.get("effects"), list(proposed), problems)
         raw_output = _renamed(envelope.get("output"), names)
         output, plain = self._output(raw_output, problems)

@@ -29,7 +29,6 @@ from detent.kernel.errors import (
     Fenced,
     RunBusy,
     RunStateError,
-    nearest,
 )
 from detent.kernel.hold_token import HoldToken
 from detent.kernel.placeholders import uses_receipt
@@ -141,8 +140,8 @@ async def _fate(active: ActiveRuns, run: Run, token: HoldToken) -> str:
         elif isinstance(body, Held) and body.name == token.name:
             return f"'{token}' of run {run.id} has been replaced by '{HoldToken(body.name, entry.seq)}'."
     if not was_asked:
-        return f"Entry {token.seq} of run {run.id} is no question called '{token.name}'."
-    return f"'{token}' of run {run.id} is open no more; the run has moved on without an answer."
+        return f"Entry {token.seq} of run {run.id} is not a question called '{token.name}'."
+    return f"'{token}' of run {run.id} is no longer open; the run has moved on without an answer."
 
 
 async def release(active: ActiveRuns, run_id: str, answer: Any, hold: str, by: str, drive: bool) -> None:
@@ -156,8 +155,8 @@ async def release(active: ActiveRuns, run_id: str, answer: Any, hold: str, by: s
     async with _answering(active, run_id, hold) as (driver, held):
         if held.choices and plain not in held.choices:
             raise ConfigurationError(
-                f"Hold '{held.name}' of run {run_id} takes one of: {', '.join(held.choices)}."
-                f"{nearest(str(plain), held.choices)}"
+                f"'{plain}' is not an answer to '{held.name}' of run {run_id}. "
+                f"Answers: {', '.join(held.choices)}."
             )
         bodies: list[Body] = [Released(held.name, plain, by)]
         if held.name in ("takeovers", "driver") and plain == "cancel":
@@ -179,7 +178,6 @@ async def resolve(
     if how not in (HAPPENED, AGAIN, SKIP):
         raise ConfigurationError(
             f"An effect in doubt is settled as {HAPPENED}, {AGAIN} or {SKIP}, not as '{how}'."
-            f"{nearest(how, (HAPPENED, AGAIN, SKIP))}"
         )
     plain = None if receipt is UNSAID else to_plain(receipt)
     async with _answering(active, run_id, hold, doubt=True) as (driver, held):

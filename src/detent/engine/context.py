@@ -506,7 +506,7 @@ class StepContext:
     def keep(self, body: bytes | str) -> dict[str, Any]:
         """Keep a large or private value outside the journal; returns the reference to put into data."""
         if not isinstance(body, bytes | str):
-            raise checks.refuse("What is kept beside the journal", body, "bytes or a text")
+            raise checks.refuse("What is kept beside the journal", body, "bytes or text")
         blob = blob_of(body)
         self._driver.keep(blob)
         return kept_beside(blob.body)

@@ -230,7 +230,9 @@ class Flow:
         for name in self._steps:
             if name not in names:
                 problems.append(
-                    MachineProblem("F02", f"'{name}'", f"has a step but is no state.{nearest(name, names)}")
+                    MachineProblem(
+                        "F02", f"'{name}'", f"has a step but is not a state.{nearest(name, names)}"
+                    )
                 )
             elif machine.is_end(names[name]):
                 problems.append(
@@ -247,13 +249,15 @@ class Flow:
             if limit not in LIMITS:
                 problems.append(
                     MachineProblem(
-                        "F05", f"limit '{limit}'", f"is no limit of a budget.{nearest(limit, LIMITS)}"
+                        "F05", f"limit '{limit}'", f"is not a limit of a budget.{nearest(limit, LIMITS)}"
                     )
                 )
             elif not machine.is_end(state):
                 problems.append(
                     MachineProblem(
-                        "F06", f"limit '{limit}'", f"leads into '{machine.named(state)}', which is no end."
+                        "F06",
+                        f"limit '{limit}'",
+                        f"leads into '{machine.named(state)}', which is not an end.",
                     )
                 )
         return problems

@@ -124,7 +124,7 @@ async def fork_family(
     by = checks.name("by", by)
     part_of = frozenset([at[0], *await ancestors(active.store, at[0])])
     if root not in part_of:
-        raise ConfigurationError(f"Run {at[0]} is no part of {root}.")
+        raise ConfigurationError(f"Run {at[0]} is not part of {root}.")
     row = await active.store.row(root)
     if new_id in await active.store.find(new_id):  # before any descendant is written
         raise RunExists(new_id)

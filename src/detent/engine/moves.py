@@ -240,7 +240,7 @@ def moving(
     for key in additions:
         present = changes.get(key, run.data.get(key))
         if present is not None and type(present) is not list:
-            raise InvalidValue(f"'{key}' is no list, so nothing can be appended to it.")
+            raise InvalidValue(f"'{key}' is not a list, so nothing can be appended to it.")
     own_state = machine.state(run.state)
     if reason is not None:
         reason = writable(reason)

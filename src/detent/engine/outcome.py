@@ -44,8 +44,8 @@ class Effect:
         tool = getattr(value, "tool", None)
         if not isinstance(tool, str):
             raise TypeError(
-                f"{type(value).__name__} is no effect: give Effect(tool, args), or a dataclass with a class "
-                f"attribute 'tool'."
+                f"{type(value).__name__} is not an effect: give Effect(tool, args), or a dataclass with a "
+                f"class attribute 'tool'."
             )
         if is_dataclass(value) and not isinstance(value, type):
             args = {item.name: getattr(value, item.name) for item in fields(value)}
@@ -223,7 +223,7 @@ def _check_fields(
             raise checks.refuse(f"Outcome.{name}", value, "a mapping of texts to plain values")
     for name, value in (("event", event), ("reason", reason)):
         if value is not None and not isinstance(value, str):
-            raise checks.refuse(f"Outcome.{name}", value, "a text, or None")
+            raise checks.refuse(f"Outcome.{name}", value, "text, or None")
     if isinstance(effects, str | bytes | Mapping) or not isinstance(effects, Sequence):
         raise checks.refuse("Outcome.effects", effects, "a list of effects")
     if not isinstance(spend, Spend):
@@ -242,7 +242,7 @@ def additions(append: Mapping[str, Iterable[Any]]) -> dict[str, list[Any]]:
         if isinstance(items, str | bytes | Mapping):
             raise InvalidValue(f"To '{key}' a list of items can be appended, not a {type(items).__name__}.")
         if type(key) is not str:
-            raise checks.refuse("A key of Outcome.append", key, "a text")
+            raise checks.refuse("A key of Outcome.append", key, "text")
         plain[key] = to_plain(list(items), key)
     return plain
 

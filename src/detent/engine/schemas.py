@@ -54,7 +54,7 @@ def read(value: Any, contract: Any, most: int = MOST_TOLD) -> tuple[Any, list[st
     except (NestedTooDeeply, RecursionError):
         return None, ["/: is nested too deeply"]
     except (TypeError, ValueError):
-        return None, ["/: holds something that is no JSON value, such as NaN"]
+        return None, ["/: holds something that is not a JSON value, such as NaN"]
     if isinstance(contract, Mapping):
         problems = _schema_misfits(plain, contract, most)
         return (None if problems else value), problems
@@ -229,7 +229,7 @@ def _expected(kind: str, message: str, path: tuple[str | int, ...], plain: Any) 
     """A place and its expectation. Messages of other kinds may quote values, so only the kind is reported."""
     place = _place(path, plain)
     if kind == "missing":
-        return place, f"lacks {path[-1]}"
+        return place, f"missing: {path[-1]}"
     if kind == "extra_forbidden":
         return _place(path[:-1], plain), "has keys nobody asked for"
     if kind in _SAYS_MORE_AFTER_COMMA:
@@ -485,7 +485,7 @@ def _expectation(error: Any) -> str:
     if rule is None:  # the schema `false`
         return "holds something that must not be there"
     if rule == "required":
-        return f"lacks {', '.join(name for name in expected if name not in error.instance)}"
+        return f"missing: {', '.join(name for name in expected if name not in error.instance)}"
     if rule in ("additionalProperties", "unevaluatedProperties") and isinstance(error.schema, Mapping):
         properties = ", ".join(error.schema.get("properties", {})) or "none"
         return f"has keys nobody asked for (asked for: {properties})"

@@ -20,7 +20,7 @@ from detent.kernel.errors import (
     StoreError,
     StoreLost,
 )
-from detent.kernel.status import Status
+from detent.kernel.status import REOPENABLE, Status
 
 if TYPE_CHECKING:
     from detent.engine.active_runs import ActiveRuns
@@ -47,8 +47,8 @@ async def resume(active: ActiveRuns, run_id: str, parent: Driver | None = None) 
     row = await active.store.row(run_id)
     if row.now.status.is_end:
         raise RunStateError(
-            f"Run {run_id} has ended ({row.now.status.value}); there is nothing to resume. "
-            f"It can be reopened unless it succeeded, or forked."
+            f"Run {run_id} has ended ({row.now.status.value}); there is nothing to resume. It can be "
+            f"{'reopened or forked' if row.now.status in REOPENABLE else 'forked'}."
         )
     if row.now.status is Status.WAITING:
         if row.now.wake_at is not None and row.now.wake_at <= active.clock.now():

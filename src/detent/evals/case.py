@@ -38,8 +38,8 @@ UNSAID: Final = Unsaid()
 """Nothing is expected here; where null is an expectation of its own, this is the other thing."""
 
 
-TEXT = "a text"
-TEXTS = "a text or a list of texts"
+TEXT = "text"
+TEXTS = "text or a list of texts"
 MAPPING = "a mapping"
 FLAG = "true or false"
 Texts = list[str | None] | str

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Literal, get_args
 
 from detent.insight.formatting import columns, money, short, span, value
@@ -36,7 +37,7 @@ from detent.kernel.entries import (
     Tagged,
 )
 from detent.kernel.ids import ROOT
-from detent.kernel.plain import to_plain
+from detent.kernel.plain import encode, to_plain
 from detent.kernel.run import Run
 from detent.kernel.run_config import ORIGIN
 
@@ -425,12 +426,14 @@ def render(comparison: Comparison, a: str = "a", b: str = "b") -> str:
     if divergence is None:
         lines = [f"{a} and {b} say the same; entries compared: {comparison.same}."]
     else:
-        lines = [
-            f"{a} and {b} differ first at {_entry(divergence.seq_a, a)} and {_entry(divergence.seq_b, b)}.",
-            *(f"  {line}" for line in columns([(a, divergence.what_a), (b, divergence.what_b)])),
-        ]
+        seqs = f"{_entry(divergence.seq_a, a)} and {_entry(divergence.seq_b, b)}"
+        lines = [f"{a} and {b} differ first at {seqs}."]
+        if divergence.what_a == divergence.what_b:
+            lines.append(f"  both  {divergence.what_a}")
+        else:
+            lines += [f"  {line}" for line in columns([(a, divergence.what_a), (b, divergence.what_b)])]
         rows = [
-            (item.path, _format(item.a), "|", _format(item.b))
+            (item.path, *_formatted(item.a, item.b))
             for item in divergence.differences
             if item.aspect != "what"
         ]
@@ -444,6 +447,17 @@ def render(comparison: Comparison, a: str = "a", b: str = "b") -> str:
 
 def _entry(seq: int | None, name: str) -> str:
     return f"the end of {name}" if seq is None else f"entry {seq} of {name}"
+
+
+def _formatted(a: Any, b: Any) -> tuple[str, str, str]:
+    """Two differing values; as JSON, from shortly before the difference, if they would read the same."""
+    texts = [_format(a), _format(b)]
+    if texts[0] == texts[1]:
+        whole = [encode(a), encode(b)]
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*whole, strict=False)))
+        start = max(0, same - 10)
+        texts = [f"{'…' if start else ''}{short(text[start:], 50)}" for text in whole]
+    return texts[0], "|", texts[1]
 
 
 def _format(item: Any) -> str:

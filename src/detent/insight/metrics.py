@@ -83,7 +83,7 @@ class RunMetrics:
     effects: int
     """Number of effects that happened."""
     report: str = field(repr=False)
-    """The text report, in the layout of `StateHistory.format_metrics_report`."""
+    """The text report, in the layout of `StateHistory.format_metrics_report`, without what does not apply."""
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -140,7 +140,7 @@ def run_metrics(
         waited_seconds=_waited(journal),
         failed_attempts=sum(isinstance(entry.body, AttemptFailed) for entry in journal),
         effects=len({entry.body.key for entry in journal if isinstance(entry.body, EffectDone)}),
-        report=_titled(folded.format_metrics_report(), title),
+        report=_titled(folded.format_metrics_report(whole=False), title),
     )
 
 

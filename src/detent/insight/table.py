@@ -60,7 +60,7 @@ class Table:
             ends = {str(end): str(status) for end, status in plain.get("ends", {}).items()}
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"This is no description of a machine: {type(error).__name__} {error}."
+                f"This is not a description of a machine: {type(error).__name__} {error}."
             ) from error
         named = [start, *moves, *(edge.to for edge in edges), *ends]
         return cls(

@@ -129,7 +129,7 @@ class _Teller:
         elif body.how == "probed":
             text = f"{body.tool} had happened: found by asking"
         elif body.how == "told":
-            who, text = "person", f"{body.tool} had happened: somebody said so"
+            who, text = "person", f"{body.tool} had happened: confirmed by a person"
         else:
             text = f"{body.tool} {body.how}"
         self._done.setdefault(body.key, entry.seq)

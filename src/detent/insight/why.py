@@ -542,9 +542,10 @@ def _maker(decision: Decision) -> str:
 
 def _effect_line(effect: Performed) -> str:
     args = f"({value(effect.args, 80)})" if effect.args else ""
-    text = f"{effect.tool}{args} {effect.how}"
+    told = effect.how == "told"
+    text = f"{effect.tool}{args} {'confirmed by a person' if told else effect.how}"
     if effect.receipt is not None:
-        text += f" → {value(effect.receipt, 80)}"
+        text += f"{':' if told else ' →'} {value(effect.receipt, 80)}"
     if effect.failures:
         text += f"; {count(len(effect.failures), 'failure')} first: {short(effect.failures[-1], 80)}"
     return text

@@ -34,7 +34,7 @@ def shown(value: Any) -> str:
 def text(field: str, value: Any) -> str:
     """A text."""
     if not isinstance(value, str):
-        raise refuse(field, value, "a text")
+        raise refuse(field, value, "text")
     return value
 
 
@@ -44,7 +44,7 @@ def name(field: str, value: Any) -> str:
         not isinstance(value, str) or not value or len(value) > LONGEST_NAME
         or not value.isprintable()  # also true of half a surrogate pair, which no database holds
     ):  # fmt: skip
-        raise refuse(field, value, f"a text of 1 to {LONGEST_NAME} printable characters")
+        raise refuse(field, value, f"text of 1 to {LONGEST_NAME} printable characters")
     return value
 
 

@@ -12,6 +12,9 @@ from typing import Any
 
 from detent.kernel.caller import calling_line
 
+SIMILAR = 0.6
+"""Similarity, from 0 to 1, from which a name is suggested in place of an unknown one."""
+
 
 def name_of(state: Any) -> str:
     """The text a state goes by in journals, tables and messages."""
@@ -21,7 +24,7 @@ def name_of(state: Any) -> str:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """` Did you mean 'x'?` for the closest of `names`, or nothing."""
-    close = get_close_matches(name, list(names), n=1, cutoff=0.5)
+    close = get_close_matches(name, list(names), n=1, cutoff=SIMILAR)
     return f" Did you mean '{close[0]}'?" if close else ""
 
 

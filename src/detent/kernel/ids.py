@@ -83,7 +83,7 @@ def guessed_root(run_id: str) -> str:
 
 def _problem(text: object) -> str | None:
     if not isinstance(text, str):
-        return f"is no text but {type(text).__name__}"
+        return f"must be text, not {type(text).__name__}"
     if not text.strip():
         return "is empty"
     if len(text) > LONGEST_ID:

@@ -260,7 +260,7 @@ class Machine(Generic[S]):
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What changed between two described tables, one sentence a line."""
+    """What changed between two described tables, one sentence per line."""
     lines: list[str] = []
     for key in ("name", "version", "start", "self_moves"):
         if old.get(key) != new.get(key):
@@ -302,7 +302,7 @@ def _other_difference(key: str, old: Any, new: Any) -> list[str]:
 
 
 def changes(old: Any, new: Any, where: str = "") -> list[str]:
-    """What changed between two plain values, one thing a line; lists of named things are compared by name."""
+    """What changed between two plain values, one per line; lists of named things are compared by name."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         return [
             line
@@ -414,21 +414,23 @@ def _problems(machine: Machine[Any]) -> list[MachineProblem]:
         problems.append(MachineProblem("M03", "machine", "has no end, so no run could ever finish."))
     for end, status in machine.ends.items():
         if end not in known:
-            add("M04", end, "is named as an end but is no state here.")
+            add("M04", end, "is named as an end but is not a state of this machine.")
         if not isinstance(status, Status) or not status.is_end:
-            add("M05", end, f"is an end but maps to {status!r}, which is no final status.")
+            add("M05", end, f"is an end but maps to {status!r}, which is not a final status.")
     for state in sorted(machine.may_end - known, key=name_of):
-        add("M04", state, "is named in may_end but is no state here.")
+        add("M04", state, "is named in may_end but is not a state of this machine.")
     for state, moves in machine.moves.items():
         if state not in known:
-            add("M04", state, f"has moves but is no state here.{nearest(name_of(state), names)}")
+            add(
+                "M04", state, f"has moves but is not a state of this machine.{nearest(name_of(state), names)}"
+            )
         if state in machine.ends and moves:
             add("M06", state, "is an end but has moves out of it.")
         seen: set[tuple[Any, Any, Any]] = set()
         open_events: set[Any] = set()
         for move in moves:
             if move.to not in known:
-                add("M07", state, f"may go to '{name_of(move.to)}', which is no state here."
+                add("M07", state, f"may go to '{name_of(move.to)}', which is not a state of this machine."
                     f"{nearest(name_of(move.to), names)}")  # fmt: skip
             if move.to == state and machine.self_moves == "noop":
                 add("M08", state, "lists itself as a target, but staying is a no-op in this machine.")
@@ -443,7 +445,7 @@ def _problems(machine: Machine[Any]) -> list[MachineProblem]:
                 open_events.add(move.event)
     for state in machine.states:
         if state not in machine.ends and not machine.moves.get(state) and state not in machine.may_end:
-            add("M11", state, "is a dead end: it is no end and has no moves.")
+            add("M11", state, "is a dead end: it has no moves and is not declared as an end.")
     reached = _reach({machine.start}, machine.moves)
     for state in machine.states:
         if state not in reached:

@@ -28,7 +28,7 @@ def _encoder() -> Callable[[Any], str]:
         return json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
     def refuse(value: Any) -> Any:
-        raise TypeError(f"A {type(value).__name__} is no plain value.")
+        raise TypeError(f"A {type(value).__name__} is not a plain value.")
 
     chunks = make(None, refuse, json.encoder.encode_basestring, None, ":", ",", False, False, False)
 

@@ -174,7 +174,9 @@ class Run:
             ]
             return HoldNotOpen(self.id, hold, why, f"Open now: {', '.join(questions)}.", tokens)
         how = f"has ended as {self.status.value}" if self.status.is_end else f"is {self.status.value}"
-        return HoldNotOpen(self.id, hold, why, f"It does not wait for an answer: it {how}.", tokens)
+        return HoldNotOpen(
+            self.id, hold, why, f"Run {self.id} {how} and does not wait for an answer.", tokens
+        )
 
     @property
     def visit(self) -> int:
@@ -285,7 +287,7 @@ class Run:
             elif current is None:
                 data[key] = copied(items)
             else:
-                raise ValueError(f"'{key}' is no list, so nothing can be appended to it.")
+                raise ValueError(f"'{key}' is not a list, so nothing can be appended to it.")
 
     def _leave(self, ending: bool = False) -> None:
         self.attempts = 0

@@ -266,16 +266,20 @@ class StateHistory(Generic[S]):
             "avg_tokens_per_iteration": total["total_tokens"] / iterations if iterations > 0 else 0.0,
         }
 
-    def format_metrics_report(self) -> str:
-        """All of it for people to read; the layout is fixed."""
+    def format_metrics_report(self, *, whole: bool = True) -> str:
+        """All of it for people to read; the layout is fixed.
+
+        Unless `whole`, iterations and tokens are left out if there were none.
+        """
         total = self.get_total_metrics()
         bottleneck = self.get_bottleneck_analysis()
         patterns = self.get_transition_metrics()
+        iterated = whole or self.iteration_count > 0
         lines = [
             f"=== {self.title or self.machine.name} Metrics Report ===",
             "",
             f"Final State: {total['current_state']}",
-            f"Iterations: {total['iteration_count']} / {self.max_iterations}",
+            *([f"Iterations: {self.iteration_count} / {self.max_iterations}"] if iterated else []),
             f"Total Duration: {total['total_duration_seconds']:.2f}s",
             f"Total Tokens: {total['total_tokens']:,}",
             f"Total Transitions: {total['total_transitions']}",
@@ -292,6 +296,9 @@ class StateHistory(Generic[S]):
                 f"  Avg Duration: {slowest['avg_duration_seconds']:.2f}s",
                 f"  Total Duration: {slowest['total_duration_seconds']:.2f}s",
                 f"  Visits: {slowest['visit_count']}",
+            ]
+        if hungriest is not None and (whole or total["total_tokens"]):
+            lines += [
                 "",
                 f"Highest Token State: {hungriest['state']}",
                 f"  Avg Tokens: {hungriest['avg_tokens']:.0f}",

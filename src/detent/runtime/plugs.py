@@ -336,7 +336,7 @@ def draw_machine(table: Mapping[str, Any], drawing: Drawing) -> str:
     from detent.insight.diagram import diagram
 
     if drawing.format == "ascii":
-        raise ConfigurationError("This is not drawn as ascii; take --format mermaid or svg.")
+        raise ConfigurationError("This cannot be drawn as ASCII; use --format mermaid or svg.")
     draw = diagram.svg if drawing.format == "svg" else diagram.mermaid
     drawn = draw(table, path=drawing.taken)
     return f"# {table['name']}\n\n```mermaid\n{drawn.rstrip()}\n```\n" if drawing.page else drawn
@@ -376,7 +376,7 @@ def beginning_with(name: str) -> Plug:
     if name not in known:
         listed = ", ".join(known) or "none"
         raise ConfigurationError(
-            f"There is nothing to begin a '{name}' with.{nearest(name, known)} Known: {listed}."
+            f"There are no starter files for '{name}'.{nearest(name, known)} Known: {listed}."
         )
     return known[name]
 

@@ -136,11 +136,11 @@ async def test_a_broken_contract_is_broken_again_in_the_same_places():
         type="OutputSchemaValidationError",
         message="does not fit",
         reason="schema_violation",
-        problems=["/a: lacks b"],
+        problems=["/a: missing: b"],
     )
     with pytest.raises(OutputSchemaValidationError, match="does not fit") as caught:
         await ask(executor)
-    assert caught.value.validation_errors == ("/a: lacks b",)
+    assert caught.value.validation_errors == ("/a: missing: b",)
     assert caught.value.usage == UsageMetadata(2)
 
 

@@ -155,7 +155,7 @@ class TestTheFile:
             "2: manufacturer_end is no date. Write it as YYYY-MM-DD.",
             "3: the serial is missing, or has neither letters nor digits.",
             "7: has 6 cells, the first line has 4.",
-            "6: the serial 'ab-12345' is the same device's as 'AB12345' in line 5.",
+            "6: the serial 'ab-12345' is the same device's as 'AB12345' on line 5.",
         ]
         assert await registry.count() == 0
 

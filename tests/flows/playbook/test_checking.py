@@ -311,7 +311,7 @@ class TestSuggestions:
         assert told(tmp_path, files) == [
             (
                 "P06",
-                "'next' is a list of steps, each a name or {to, when, reason}, but here stands a text. "
+                "'next' must be a list of steps, each a name or {to, when, reason}, but this is text. "
                 "Write it as [DONE].",
             )
         ]

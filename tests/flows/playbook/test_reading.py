@@ -139,7 +139,7 @@ FAULTS = {
     "an unknown key inside": (step_file("01-a", next="[{to: DONE, wen: {}}]"), [("P05", 5)]),
     "next as text": (step_file("01-a", next="DONE"), [("P06", 5)]),
     "needs as text": (step_file("01-a", needs="mail"), [("P06", 6)]),
-    "a need that is no key": (step_file("01-a", needs="[a..b]"), [("P06", 6)]),
+    "a need that is not a key": (step_file("01-a", needs="[a..b]"), [("P06", 6)]),
     "a description that is a list": (step_file("01-a", description="[x]"), [("P06", 3)]),
     "attempts that are none": (step_file("01-a", max_attempts="0"), [("P06", 6)]),
     "time that is none": (step_file("01-a", timeout_s="-1"), [("P06", 6)]),
@@ -181,7 +181,7 @@ def test_what_is_wrong_with_a_file_is_told_with_its_line(fault):
 def test_the_nearest_key_is_named():
     found = read_instruction(step_file("01-a", nedes="[x]").encode(), Path("01-a.md"))
     (problem,) = found.problems
-    assert str(problem) == "01-a.md:6:1: P05 'nedes' is no key of a step file. Did you mean 'needs'?"
+    assert str(problem) == "01-a.md:6:1: P05 'nedes' is not a key of a step file. Did you mean 'needs'?"
 
 
 class TestLoading:

@@ -527,14 +527,14 @@ CASES = [
         "- {name: a, type: python, action: ship, kwargs: {order: 12}}",
         (4, 57),
         "steps[0].kwargs.order",
-        says="'order' is a text, but here stands a whole number",
+        says="'order' must be text, but this is a whole number",
     ),
     steps(
         "E019",
         "- {name: a, type: python, action: ship, args: [x, '3']}",
         (4, 51),
         "steps[0].args[1]",
-        says="a whole number, but here stands a text",
+        says="a whole number, but this is text",
     ),
     steps(
         "E019",
@@ -567,7 +567,7 @@ CASES = [
         "- {name: a, type: python, action: ship, kwargs: {order: x, labels: [a, 1]}}",
         (4, 68),
         "steps[0].kwargs.labels",
-        says="each item is a text",
+        says="each item is text",
     ),
     steps(
         "E019",

@@ -63,9 +63,8 @@ class PlaybookFlow(Flow):
             from detent.engine.schemas import misfits
 
             if wrong := misfits(plain, schema):
-                raise ConfigurationError(
-                    f"The input does not fit playbook '{self.name}': {'; '.join(wrong)}."
-                )
+                problems = "; ".join(line.removeprefix("/: ") for line in wrong)
+                raise ConfigurationError(f"The input does not fit playbook '{self.name}': {problems}.")
         return plain
 
 

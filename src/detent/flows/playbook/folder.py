@@ -100,7 +100,7 @@ class Manifest:
     """What `playbook.yaml` says."""
 
     # fmt: off
-    name: Annotated[str, Written("a text", "What the playbook is called; left out: as its folder.", _Text)]
+    name: Annotated[str, Written("text", "What the playbook is called; left out: as its folder.", _Text)]
     version: Annotated[int, AtLeast(1), Written("a whole number from 1",
         "The version of the playbook; runs of another one are not continued.")] = 1
     start: Annotated[str | None, Written("the name of a step",
@@ -123,7 +123,7 @@ class Manifest:
         "a mapping of functions to named arguments",
         "Per function, arguments that effects give it unless they say otherwise.", dict)] = field(
         default_factory=dict)
-    language: Annotated[str | None, Written("a text", "The language of templates.", _Text)] = None
+    language: Annotated[str | None, Written("text", "The language of templates.", _Text)] = None
     # fmt: on
     place: Callable[[str], Place] = field(default=lambda key: NOWHERE, compare=False)
     """Where a key stands in the file."""

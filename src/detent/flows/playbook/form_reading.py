@@ -99,7 +99,7 @@ class FormReader(ModelReader):
             return None
         for key in given:
             if key not in ("pattern", "in"):
-                message = f"'{key}' is no key of candidates.{nearest(key, ('pattern', 'in'))}"
+                message = f"'{key}' is not a key of candidates.{nearest(key, ('pattern', 'in'))}"
                 self.wrong(self.unknown, below(own_path, key), message)
         pattern, within = given.get("pattern"), given.get("in")
         if not isinstance(pattern, str) or not isinstance(within, str) or not pattern or not within:

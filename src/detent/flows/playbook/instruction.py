@@ -55,15 +55,15 @@ class Edge:
         schema=_NAME)]
     when: Annotated[Mapping[str, Any] | None, Written(_CONDITION,
         "Condition on the data after the step; left out: it always holds.", Any)] = None
-    reason: Annotated[str | None, Written("a text", "Reason shown for the move.", str)] = None
+    reason: Annotated[str | None, Written("text", "Reason shown for the move.", str)] = None
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionDeclaration:
     """A function the step may use."""
 
-    name: Annotated[str, Written("a text", "The function.", Any, schema={"type": "string"})]
-    description: Annotated[str | None, Written("a text",
+    name: Annotated[str, Written("text", "The function.", Any, schema={"type": "string"})]
+    description: Annotated[str | None, Written("text",
         "What an agent is told about it; a function named alone has the tool's own description.", Any,
         schema={"type": "string"})] = None
     parameters: Annotated[Mapping[str, Any] | None, Written("a JSON Schema of an object",
@@ -92,7 +92,7 @@ class Candidates:
 class WrittenField:
     """A field of a form, as a file states it."""
 
-    description: Annotated[str, Written("a text", "What the field means.", required=True)]
+    description: Annotated[str, Written("text", "What the field means.", required=True)]
     type: Annotated[Literal["string", "integer", "number", "boolean"], Written("", "Type of its value.",
         code=BAD_FORM)] = "string"
     enum: Annotated[Any, Written("a list of texts, or a mapping of texts to their meanings",
@@ -129,7 +129,7 @@ class WorkedExample:
 
     given: Annotated[Mapping[str, Any], Written("a mapping", "Values of the needs.", dict)]
     answer: Annotated[Mapping[str, Any], Written("a mapping", "The form, filled in.", dict)]
-    note: Annotated[str, Written("a text", "Why the answer is right.")] = ""
+    note: Annotated[str, Written("text", "Why the answer is right.")] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +175,10 @@ class Variant:
 class InstructionFile:
     """A step file: every key of its front matter, and its body."""
 
-    name: Annotated[str, Written("a text", "The file's name without its suffix.", _Text,
+    name: Annotated[str, Written("text", "The file's name without its suffix.", _Text,
         required=True, schema=_NAME)]
     """As written: the stem of the file, or `step-` and the stem."""
-    description: Annotated[str, Written("a text", "What the step does.", required=True)]
+    description: Annotated[str, Written("text", "What the step does.", required=True)]
     version: Annotated[str, Written("three numbers, such as 1.0.0", "The version of the file.", _Version,
         required=True, code="P08")]
     next: Annotated[tuple[Edge, ...], Written("a list of steps, each a name or {to, when, reason}",
@@ -190,14 +190,14 @@ class InstructionFile:
         "The functions it may use.", list)] = ()
     needs: Annotated[tuple[str, ...], replace(_KEYS, about="Keys of the data it reads.")] = ()
     outputs: Annotated[tuple[str, ...], replace(_KEYS, about="Keys of the data it sets.")] = ()
-    handler: Annotated[str | None, Written("a text", "The function that performs it.", str)] = None
+    handler: Annotated[str | None, Written("text", "The function that performs it.", str)] = None
     call: Annotated[tuple[Call, ...], Written("a function with its arguments, or a list of such",
         "Queries asked before the move is chosen, in place of a handler.", dict | list)] = ()
     effects: Annotated[tuple[EffectDeclaration, ...], Written("functions with their arguments",
         "Effects proposed with the move, in place of a handler.", dict | list)] = ()
     variant: Annotated[tuple[Variant, ...], Written("a mapping of variants to conditions",
         "Variants of its templates.", dict)] = ()
-    validator: Annotated[str | None, Written("a text", "The function that checks an agent's outcome.",
+    validator: Annotated[str | None, Written("text", "The function that checks an agent's outcome.",
         str)] = None
     text_fields: Annotated[Mapping[str, str], Written("a mapping of outputs to arguments",
         "Which argument takes which line of an agent's reply.", dict)] = field(default_factory=dict)
@@ -207,7 +207,7 @@ class InstructionFile:
         "What an agent states in place of naming a step.", dict)] = ()
     examples: Annotated[tuple[WorkedExample, ...], Written("a list of `{given, answer}`",
         "The form filled in, shown to agents.", list)] = ()
-    conclude: Annotated[str | None, Written("a text",
+    conclude: Annotated[str | None, Written("text",
         "The function that makes data of what an agent states.", str)] = None
     mode: Annotated[StepMode | None, Written("", "Who performs it.", _Mode, code="P20")] = None
     autonomy: Annotated[AutonomyLevel | None, Written("", "What an agent's answer has to pass.", _Level,

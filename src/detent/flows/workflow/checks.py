@@ -242,7 +242,7 @@ class _Check:
             return
         expected = misfit(hint, known(value))
         if expected is not None:
-            message = f"parameter '{parameter.name}' is {expected}, but here stands {kind(value)}."
+            message = f"parameter '{parameter.name}' must be {expected}, but this is {kind(value)}."
             self.findings.at(step, part, "E019", message)
 
     def agent(self, step: AgentStep, site: Site) -> None:
@@ -398,7 +398,7 @@ class _Check:
                 if wholly_known(literal):
                     wrong = input_misfit(declared, literal)
                 elif isinstance(literal, Unknown) and literal.text and declared.type != "string":
-                    wrong = f"it is of type {declared.type}, but here stands a text"
+                    wrong = f"it must be of type {declared.type}, but this is text"
                 if wrong is not None:
                     message = f"input '{name}' of workflow '{child.name}': {wrong.rstrip('.')}."
                     self.findings.at(step, part, "E024", message)
@@ -475,7 +475,7 @@ class _Check:
     def unparsed(self, error: ExpressionError, place: Place, path: str) -> None:
         self.unread = True
         self.findings.wrong(
-            "E006", _inside(place, error.position), path, f"this is no expression: {error.message}"
+            "E006", _inside(place, error.position), path, f"this is not an expression: {error.message}"
         )
 
     def condition(self, step: StepSpec, part: str, value: Any, site: Site) -> Prepared | None:

@@ -270,7 +270,7 @@ def _plain(value: Any) -> Any:
         raise _Misfit("it is nested too deeply.") from None
     except (TypeError, ValueError):
         raise _Misfit(
-            "it holds something that JSON cannot: a key that is no text, or no plain value."
+            "it holds something that JSON cannot: a key that is not text, or a value that is not plain."
         ) from None
 
 
@@ -289,7 +289,7 @@ _COERCED: dict[InputType, Callable[[Any], Any]] = {
     "array": _array,
 }  # fmt: skip
 _WANTED: dict[InputType, str] = {
-    "string": "a text",
+    "string": "text",
     "integer": "a whole number such as 3",
     "float": "a finite number such as 2.5",
     "boolean": "true or false (1 or 0, yes or no)",

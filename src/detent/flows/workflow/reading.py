@@ -88,7 +88,7 @@ def read_prompt(path: Path) -> str:
         OSError: the path is not a file, or the file is too large.
     """
     if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "it is no file")
+        raise OSError(errno.EINVAL, "it is not a file")
     with path.open("rb") as file:
         data = file.read(PROMPT_BYTES + 1)
     if len(data) > PROMPT_BYTES:
@@ -162,7 +162,7 @@ class _Reader(ModelReader):
             self.wrong("E010", path, message, place=self.document.key_place(path))
         if not isinstance(declared, dict):
             message = (
-                f"an input is a mapping, such as `{{type: string}}`, but here stands {kind_of(declared)}."
+                f"an input must be a mapping, such as `{{type: string}}`, but this is {kind_of(declared)}."
             )
             self.wrong("E010", path, message)
             declared = {"type": "string"}
@@ -198,7 +198,7 @@ class _Reader(ModelReader):
     def step(self, given: Any, path: str) -> StepSpec | None:
         """One step of any kind."""
         if not isinstance(given, dict):
-            message = f"a step is a mapping with name and type, but here stands {kind_of(given)}."
+            message = f"a step must be a mapping with name and type, but this is {kind_of(given)}."
             self.wrong("E010", path, message)
             return None
         self.inside.append(path)
@@ -245,7 +245,7 @@ class _Reader(ModelReader):
             self.wrong("E009", name_path, message)
         elif name in self.names:
             line = self.names[name].line
-            message = f"two steps are named '{name}'; the other is in line {line}. A name is taken once."
+            message = f"two steps are named '{name}'; the other is on line {line}. Step names must be unique."
             self.wrong("E009", name_path, message)
         elif name:
             self.names[name] = self.document.place(name_path)
@@ -275,7 +275,7 @@ class _Reader(ModelReader):
             return UNSAID
         config_path = below(path, key)
         if not isinstance(value, dict):
-            message = f"'{key}' is a mapping, such as `{{mode: agent}}`, but here stands {kind_of(value)}."
+            message = f"'{key}' must be a mapping, such as `{{mode: agent}}`, but this is {kind_of(value)}."
             self.wrong("E010", config_path, message)
             return UNSAID
         fields: list[str] = []
@@ -340,7 +340,7 @@ class _Reader(ModelReader):
         for index, option in enumerate(options):
             option_path = below(options_path, index)
             if not isinstance(option, dict):
-                message = f"an option is `{{when, step}}`, but here stands {kind_of(option)}."
+                message = f"an option must be `{{when, step}}`, but this is {kind_of(option)}."
                 self.wrong("E010", option_path, message)
                 continue
             fields = self.fields(Option, option, option_path, "an option")

@@ -40,7 +40,7 @@ _STEPS = {"minItems": 1, "items": _A_STEP}
 
 # A field is a row of a table: key, type, words.
 # fmt: off
-_Description = Annotated[str, Written("a text", "What it is for.")]
+_Description = Annotated[str, Written("text", "What it is for.")]
 _Metadata = Annotated[Mapping[str, Any], Written("a mapping",
     "Anything you like; kept and never interpreted.", dict)]
 _Rollback = Annotated[str | None, Written("the name of an action", "The action that undoes the step.", _Text)]
@@ -247,7 +247,7 @@ class CheckpointStep(StepSpec):
     """Gives the point a name to return to."""
 
     type = StepType.CHECKPOINT
-    checkpoint_id: Annotated[Any, Written("a text", "How the point is called; the step's name when left out.",
+    checkpoint_id: Annotated[Any, Written("text", "How the point is called; the step's name when left out.",
         _Text)] = None
 
 
@@ -286,7 +286,7 @@ class WorkflowSpec:
     steps: Annotated[tuple[StepSpec, ...], Written("a list of steps",
         "The steps, in order. Names are unique in the whole file.", list, required=True, schema=_STEPS)]
     place: Place
-    version: Annotated[str, Written(f'a text: write "{VERSION}", with the quotes',
+    version: Annotated[str, Written(f'text: write "{VERSION}", with the quotes',
         "The version of this format, in quotes.", required=True, schema={"const": VERSION})] = VERSION
     description: _Description = ""
     inputs: Annotated[Mapping[str, InputSpec], Written("a mapping of names to types",

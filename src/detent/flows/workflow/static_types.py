@@ -131,7 +131,7 @@ def keys_given(step: PythonStep, action: Action | None) -> frozenset[str] | None
 
 
 _NAMES: Mapping[Any, str] = {
-    str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list",
+    str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list",
     dict: "a mapping", type(None): "null",
 }  # fmt: skip
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,11 +41,12 @@ async def play(folder: Path | None) -> int:
         say(await header(box.components, box.engine, "mail/inbox", await mode_of(box)))
         say(f"{len(mails)} mails wait in {folder / 'mail/inbox'}. No model, key or network is used.")
         say()
-        service = box.service(lambda told: _told(lines, told))
+        results: list[MailResult] = []
+        service = box.service(lambda result: _show(lines, result, results))
         with lines:
             await service.once()
         say(summary(service.counts))
-        await _afterwards(box, folder)
+        await _afterwards(box, folder, next(result.run_id for result in results if result.run_id))
         return 1 if any(service.counts[name] for name in BAD) else 0
 
 
@@ -64,12 +68,21 @@ def _folder(folder: Path | None) -> Path:
     return folder.resolve()
 
 
-def _told(lines: Any, told: MailResult) -> None:
-    lines.told(told)
+def _show(lines: Any, result: MailResult, results: list[MailResult]) -> None:
+    results.append(result)
+    lines.told(result)
     say()
 
 
-async def _afterwards(box: Mailbox, folder: Path) -> None:
+def _program() -> str:
+    """The program as it can be typed in any folder: by name where the shell finds this one, else by path."""
+    beside = Path(sys.executable).with_name("detent")
+    if (found := shutil.which("detent")) is not None and Path(found).resolve() == beside.resolve():
+        return "detent"
+    return shlex.quote(str(beside)) if beside.exists() else f"{shlex.quote(sys.executable)} -m detent"
+
+
+async def _afterwards(box: Mailbox, folder: Path, run_id: str) -> None:
     """Where everything is, and what it took."""
     from detent.adapters.mail.message import read_message
     from detent.apps.warranty.tools.tickets import Tickets
@@ -97,6 +110,6 @@ async def _afterwards(box: Mailbox, folder: Path) -> None:
     say(flow_metrics(await box.engine.store.edges(box.components.flow.name)).report)
     say()
     say("Look further:")
-    say(f"  cd {folder}")
-    for command in ("runs", "why RUN", "warranty tickets list", "warranty attention"):
-        say(f"  detent {command}")
+    say(f"  cd {shlex.quote(str(folder))}")
+    for command in ("runs", f"why {run_id}", "warranty tickets list", "warranty attention"):
+        say(f"  {_program()} {command}")

@@ -159,7 +159,7 @@ def read_csv(file: Path) -> list[_Row]:
         if first is not row:
             problems.append(
                 f"{file}:{row.line}: the serial '{row.device.serial}' is the same device's as "
-                f"'{first.device.serial}' in line {first.line}."
+                f"'{first.device.serial}' on line {first.line}."
             )
     if problems:
         raise DefinitionError(str(file), problems)

@@ -111,7 +111,7 @@ async def parse_json(text: str) -> Value:
         value = json.loads(text, parse_constant=_no_number, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise StepFailed(
-            f"This is no JSON: {error.msg} in line {error.lineno}, column {error.colno}."
+            f"This is not JSON: {error.msg} on line {error.lineno}, column {error.colno}."
         ) from None
     except ValueError as error:
         raise StepFailed(f"This is no JSON that can be used: {error}.") from None

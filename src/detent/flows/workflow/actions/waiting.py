@@ -66,7 +66,7 @@ async def ask_person(
     if not question.strip():
         raise StepFailed("There is nothing to ask: `question` is empty.")
     if choices and default is not None and default not in choices:
-        raise StepFailed("`default` is none of the `choices`.")
+        raise StepFailed("`default` must be one of the `choices`.")
     if not ctx.answered(ASKING):
         due = None
         if expires is not None:

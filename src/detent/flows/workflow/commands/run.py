@@ -283,7 +283,7 @@ class _Job:
             return await self._forked(engine, runs, prepared, from_)
         if going_on is not None:
             await _free(engine, going_on.id)
-            return going_on.id, f"goes on in '{going_on.now.state}'"
+            return going_on.id, f"continuing in '{going_on.now.state}'"
         if row is not None:
             await self._cancelled(engine, row.id)
         begun = await self._begun(engine, runs, prepared, standing)

@@ -94,7 +94,7 @@ class Rule:
         if not fits:
             return "does not fit the pattern"
         if self.enum is not None and not any(_same(value, allowed) for allowed in self.enum):
-            return "is none of the values allowed"
+            return "is not one of the allowed values"
         if self.unique:
             name = canonical(value)
             if name in self._seen:
@@ -163,7 +163,7 @@ def _misfits(rules: Mapping[str, Any]) -> list[str]:
         if isinstance(bound, bool) or not isinstance(bound, int | float | str | None):
             wrong.append(f"{name} is a number or a date")
     if not isinstance(rules.get("pattern"), str | None):
-        wrong.append("pattern is a text")
+        wrong.append("pattern must be text")
     if not isinstance(rules.get("enum"), list | None):
         wrong.append("enum is a list")
     return wrong

@@ -28,7 +28,7 @@ def checkpoint_step(position: Position, home: CompileContext) -> Step:
     def inputs(ctx: StepContext) -> dict[str, Any]:
         value = resolved(named, ctx)
         if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise WorkflowError(f"Checkpoint '{spec.name}': its id must be a text or a number.")
+            raise WorkflowError(f"Checkpoint '{spec.name}': its id must be text or a number.")
         checkpoint_id = value if isinstance(value, str) else encode(value)
         if not checkpoint_id.strip() or len(checkpoint_id) > LONGEST_ID:
             raise WorkflowError(f"Checkpoint '{spec.name}': its id must have 1 to {LONGEST_ID} characters.")

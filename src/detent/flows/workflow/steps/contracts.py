@@ -19,7 +19,8 @@ def declared(contract: Any, owner: str) -> Any:
     module_name, separator, name = contract.partition(":") if ":" in contract else contract.rpartition(".")
     if not separator:
         raise ConfigurationError(
-            f"output_schema of {owner}: '{contract}' is no dotted path such as 'shop.reports.ImportReport'."
+            f"output_schema of {owner}: '{contract}' is not a dotted path such as "
+            f"'shop.reports.ImportReport'."
         )
     try:
         target: Any = importlib.import_module(module_name)

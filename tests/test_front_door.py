@@ -87,6 +87,27 @@ def test_every_name_that_a_page_imports_exists():
                 assert hasattr(importlib.import_module(module), name.strip()), f"{page.name}: {module}.{name}"
 
 
+def test_pages_examples_and_starters_import_nothing_from_where_it_no_longer_is():
+    files = [ROOT / "README.md"]
+    for folder in ("docs", "examples", "src/detent/flows", "src/detent/apps"):
+        files += [file for file in (ROOT / folder).rglob("*") if file.suffix in (".md", ".py", ".yaml")]
+    imported = [
+        (file.name, name.partition(" as ")[0].strip())
+        for file in files
+        for names in re.findall(r"\bfrom detent import ([^\n#(]+)", file.read_text(encoding="utf-8"))
+        for name in names.split(",")
+    ]
+    assert len(imported) > 40
+    assert [(file, name) for file, name in imported if name not in detent.__all__] == []
+
+
+def test_every_problem_code_of_flows_in_python_is_on_the_page_about_them():
+    page = (ROOT / "docs/concepts/overview.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| ([MF]\d\d) \|", page, re.MULTILINE)
+    code = [(ROOT / "src/detent" / name).read_text() for name in ("kernel/machine.py", "engine/flow.py")]
+    assert sorted(set(re.findall(r'"([MF]\d\d)"', "".join(code)))) == sorted(listed)
+
+
 def test_the_demo_answers_a_mailbox_with_no_model_and_no_key(tmp_path):
     """W-68"""
     done = subprocess.run(

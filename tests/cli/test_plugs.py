@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,17 @@ def installed(tmp_path_factory, monkeypatch) -> Path:
     for name, code in modules.items():
         (place / f"{name}.py").write_text(code, encoding="utf-8")
         monkeypatch.delitem(sys.modules, name, raising=False)
-    points = re.findall(r'```toml\n\[project\.entry-points\."([\w.]+)"\]\n(\w+) = "(.+?)"\n```', text)
+    projects = [tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", text, re.DOTALL)]
+    assert [project["tool"]["setuptools"]["py-modules"] for project in projects] == [
+        ["checklist"],
+        ["lending"],
+    ]
+    points = [
+        (group, name, at)
+        for project in projects
+        for group, names in project["project"]["entry-points"].items()
+        for name, at in names.items()
+    ]
     info = place / "plugs-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugs\nVersion: 1.0\n")

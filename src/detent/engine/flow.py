@@ -257,7 +257,7 @@ class Flow:
                     MachineProblem(
                         "F06",
                         f"limit '{limit}'",
-                        f"leads into '{machine.named(state)}', which is not an end.",
+                        f"leads to '{machine.named(state)}', which is not an end.",
                     )
                 )
         return problems

@@ -22,7 +22,7 @@ async def test_two_runs_of_the_same_work_say_the_same_though_one_had_to_try_agai
     assert found.a.path == found.b.path == ("look-up", "approve", "pay", "paid")
     assert found.a.effects == ("bank.pay",)
     assert found.a.tokens == 130
-    assert "say the same" in render(found)
+    assert "do not differ" in render(found)
     assert not compare(smooth, rough, also=["retries"]).equal
     assert not compare(smooth, rough, also=["run_ids"]).equal
 

@@ -52,7 +52,7 @@ def test_the_path_is_marked_with_how_often():
     drawing = svg(REFINE, WAY)
     marked = states(drawing)
     assert "dt-visited" in marked["planning, visited 2 times"]
-    assert "validating, visited 2 times, the run stands here" in marked
+    assert "validating, visited 2 times, the run is here" in marked
     assert "dt-visited" not in marked["judging"]
     taken = wires(drawing)
     assert "dt-taken" in taken["planning → validating, taken 2 times"]
@@ -156,7 +156,7 @@ async def test_the_path_is_read_from_a_journal():
 def test_a_reopened_run_stands_where_it_was_sent():
     lines = entries(Started("claim", "pay", "claim", 1, "f" * 16), Moved("pay", "failed"), Reopened("pay"))
     assert path_of(lines) == Path((("pay", "failed"),), "pay")
-    assert "pay, visited 2 times, the run stands here" in states(svg(CLAIM, path_of(lines)))
+    assert "pay, visited 2 times, the run is here" in states(svg(CLAIM, path_of(lines)))
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_what_is_kept_beside_the_journal_is_told_by_its_size_and_nothing_added_i
         ),
     )
     told = render(why(lines))
-    assert "set          text = <204 bytes beside the journal>" in told
+    assert "set          text = <204 bytes outside the journal>" in told
     assert "added" not in told
 
 
@@ -97,12 +97,12 @@ async def test_of_many_children_those_that_did_not_succeed_are_shown_and_how_man
     good = tuple(f"r1.each[{n}]: succeeded" for n in range(500))
     shown = [line.split(None, 1) for line in render([replace(second, children=good)]).splitlines()]
     assert [line[1] for line in shown if line[:1] == ["child"]] == [
-        *good[:3], "… 500 in all, 0 of them not succeeded",
+        *good[:3], "… 500 in all, 0 of them did not succeed",
     ]  # fmt: skip
     mixed = (*good, "r1.each[500]: failed")
     shown = [line.split(None, 1) for line in render([replace(second, children=mixed)]).splitlines()]
     assert [line[1] for line in shown if line[:1] == ["child"]] == [
-        "r1.each[500]: failed", "… 501 in all, 1 of them not succeeded",
+        "r1.each[500]: failed", "… 501 in all, 1 of them did not succeed",
     ]  # fmt: skip
 
 

@@ -338,6 +338,29 @@ class TestAsking:
         assert machine.route_to("a", Status.SUCCEEDED) is None
         assert machine.route_to("b", Status.SUCCEEDED) == "done"
 
+    def test_route_to_takes_the_first_end_in_the_table_whose_condition_holds_whatever_its_event(self):
+        machine = Machine(
+            "claim",
+            start="check",
+            moves={
+                "check": [
+                    "paid",
+                    Move("void", when=when({"serial": "missing"})),
+                    Move("rejected", event="reject"),
+                    "broken",
+                ]
+            },
+            ends={
+                "paid": Status.SUCCEEDED,
+                "void": Status.FAILED,
+                "rejected": Status.FAILED,
+                "broken": Status.FAILED,
+            },
+        )
+        assert machine.route_to("check", Status.FAILED, {"serial": "A1"}) == "rejected"
+        assert machine.route_to("check", Status.FAILED, {}) == "void"
+        assert machine.route_to("check", Status.CANCELLED, {}) is None
+
 
 class TestChoosing:
     """Whoever performed the step: the guards on the edges choose the move."""

@@ -437,7 +437,7 @@ class _Reader:
             place = Place(self.file, text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
             raise self.give_up(
                 place,
-                f"The character U+{ord(forbidden[0]):04X} must not stand in a file. In double quotes it "
+                f"The character U+{ord(forbidden[0]):04X} is not allowed in a file. In double quotes it "
                 f'can be written as "\\u{ord(forbidden[0]):04x}".',
             )
         return text
@@ -459,7 +459,7 @@ class _Reader:
                 if documents > 1:
                     place = self.at(event.start_mark)
                     raise self.give_up(
-                        place, "A file holds one document, but another one begins here. Make it a file."
+                        place, "A file holds one document, but another begins here. Move it to its own file."
                     )
                 continue
             if name in ("SequenceEndEvent", "MappingEndEvent"):
@@ -513,9 +513,7 @@ class _Reader:
             )
 
     def too_deep(self, place: Place) -> _GiveUp:
-        return self.give_up(
-            place, f"Mappings and lists stand inside each other {DEEPEST} levels deep at most."
-        )
+        return self.give_up(place, f"Mappings and lists may be nested {DEEPEST} levels deep at most.")
 
     def alias(self, event: Any, anchors: Mapping[str, _Node], depth: int) -> tuple[_Node, Place]:
         """The node of an alias; its size is known without expanding it."""
@@ -524,7 +522,7 @@ class _Reader:
         if node is None:
             raise self.give_up(place, f"There is no anchor '&{event.anchor}' above this alias.")
         if node.open:
-            raise self.give_up(place, f"'*{event.anchor}' stands for something that holds this alias itself.")
+            raise self.give_up(place, f"'*{event.anchor}' refers to a value that contains this alias.")
         if depth + node.height > DEEPEST + 1:
             raise self.too_deep(place)
         return node, place

@@ -75,7 +75,10 @@ def insert(text: str, values: Values, where: str) -> str:
         value = _value(values, key, where, line)
         if hasattr(value, "__plain__") and "$receipt" in value.__plain__():
             raise TemplateError(
-                where, line, key, f"'{key}' is known only after the effect is performed, so it stands alone."
+                where,
+                line,
+                key,
+                f"'{key}' is known only after the effect is performed; nothing may surround it.",
             )
         return _text(to_plain(value))
 

@@ -135,9 +135,7 @@ class Contract:
                 raise self.broken([f"/: must be an object with the keys {', '.join(self._envelope_keys())}"])
             envelope = answer
             if not set(answer) <= set(ENVELOPE):
-                problems.append(
-                    f"/: has keys nobody asked for (asked for: {', '.join(self._envelope_keys())})"
-                )
+                problems.append(f"/: has unexpected keys (expected: {', '.join(self._envelope_keys())})")
             if "output" not in answer and (self.hard is not None or self.soft is not None):
                 problems.append("/: missing: output")
         effects, names = self._effects(envelope.get("effects"), list(proposed), problems)

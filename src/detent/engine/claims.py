@@ -31,7 +31,7 @@ from detent.kernel.status import Status
 if TYPE_CHECKING:
     from detent.engine.active_runs import ActiveRuns
 
-UNDONE_WITH = Cancellation("what it is part of is being undone", "engine", undo=True)
+UNDONE_WITH = Cancellation("its parent is being rolled back", "engine", undo=True)
 """Reason recorded for ending a child run because its root rolls back."""
 
 

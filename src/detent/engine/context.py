@@ -285,7 +285,7 @@ class StepContext:
         breakers, name = self._driver.engine.breakers, f"tool/{tool.name}"
         if tool.breaker is not None and await breakers.open_until(name, tool.breaker) is not None:
             raise ToolError(
-                "breaker_open", f"'{tool.name}' failed too often and is left alone", transient=True
+                "breaker_open", f"'{tool.name}' failed too often and is not called for now", transient=True
             )
 
         async def ask() -> Any:

@@ -231,7 +231,7 @@ def _expected(kind: str, message: str, path: tuple[str | int, ...], plain: Any) 
     if kind == "missing":
         return place, f"missing: {path[-1]}"
     if kind == "extra_forbidden":
-        return _place(path[:-1], plain), "has keys nobody asked for"
+        return _place(path[:-1], plain), "has unexpected keys"
     if kind in _SAYS_MORE_AFTER_COMMA:
         message = message.partition(", ")[0]
     elif kind not in _SAYS_EXPECTED:
@@ -488,7 +488,7 @@ def _expectation(error: Any) -> str:
         return f"missing: {', '.join(name for name in expected if name not in error.instance)}"
     if rule in ("additionalProperties", "unevaluatedProperties") and isinstance(error.schema, Mapping):
         properties = ", ".join(error.schema.get("properties", {})) or "none"
-        return f"has keys nobody asked for (asked for: {properties})"
+        return f"has unexpected keys (expected: {properties})"
     if rule == "type":
         return f"must be {expected if isinstance(expected, str) else ' or '.join(expected)}"
     if rule in ("enum", "const"):

@@ -47,7 +47,7 @@ def failure(error: BaseException) -> Exception | None:
     if isinstance(error, SystemExit):
         text = f"it called exit({error.code!r}) instead of returning or raising"
     else:
-        text = f"it raised {type(error).__name__}, which is not its own to raise"
+        text = f"it raised {type(error).__name__}, which is reserved for the program"
     return RuntimeError(text)
 
 

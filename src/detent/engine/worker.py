@@ -65,7 +65,7 @@ async def resume(active: ActiveRuns, run_id: str, parent: Driver | None = None) 
                 return run_id
             hold = (await load(active.store, run_id)).holds.get("children")
             below = ", ".join(hold.about["runs"][:5]) if hold is not None else "its children"
-            raise RunStateError(f"Run {run_id} waits for {below}; see to that, or cancel it.")
+            raise RunStateError(f"Run {run_id} waits for {below}; see what that needs, or cancel it.")
         verb = "resolve" if any(wait["name"].startswith("effect:") for wait in waits) else "release"
         names = ", ".join(f"{wait['why']} '{wait.get('token', wait['name'])}'" for wait in waits)
         raise RunStateError(f"Run {run_id} waits for {names}; {verb} it, or cancel it.")

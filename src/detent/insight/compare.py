@@ -424,7 +424,7 @@ def render(comparison: Comparison, a: str = "a", b: str = "b") -> str:
     """The comparison as text; `a` and `b` are the names of the runs."""
     divergence = comparison.divergence
     if divergence is None:
-        lines = [f"{a} and {b} say the same; entries compared: {comparison.same}."]
+        lines = [f"{a} and {b} do not differ; entries compared: {comparison.same}."]
     else:
         seqs = f"{_entry(divergence.seq_a, a)} and {_entry(divergence.seq_b, b)}"
         lines = [f"{a} and {b} differ first at {seqs}."]

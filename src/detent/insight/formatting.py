@@ -52,7 +52,7 @@ def count(number: int, noun: str) -> str:
 def value(plain: Any, limit: int = 60) -> str:
     """A plain value on one line, shortened if long; text unquoted, an offloaded value by its size."""
     if isinstance(plain, Mapping) and "$blob" in plain:
-        return f"<{count(plain.get('size', 0), 'byte')} beside the journal>"
+        return f"<{count(plain.get('size', 0), 'byte')} outside the journal>"
     return short(plain if isinstance(plain, str) else encode(plain), limit)
 
 

@@ -298,7 +298,7 @@ def _forked(body: Forked, entry: Entry) -> Told:
     changed = ", ".join(body.set)
     return (
         body.by,
-        "goes its own way from here"
+        "is a fork from here on"
         + _extra(
             f"changed data: {changed}" if changed else "",
             f"changed settings: {', '.join(body.config)}" if body.config else "",

@@ -438,7 +438,7 @@ def _some(children: Sequence[str]) -> list[str]:
         return list(children)
     bad = [child for child in children if not child.endswith(": succeeded")]
     shown = bad[:MOST_CHILDREN] or list(children[:3])
-    return [*shown, f"… {len(children):,} in all, {len(bad):,} of them not succeeded"]
+    return [*shown, f"… {len(children):,} in all, {len(bad):,} of them did not succeed"]
 
 
 def _block(decision: Decision) -> list[str]:
@@ -501,8 +501,8 @@ def _error_text(error: Any) -> str:
 def _gate(decision: Decision) -> str:
     """The check that an agent's answer had to pass, if known."""
     checks = {
-        "compare": "the handler came to the same", "validator": "passed by the step's validator",
-        "contract": "held to its contract only", "none": "taken as it was",
+        "compare": "the handler gave the same result", "validator": "passed by the step's validator",
+        "contract": "checked against its contract only", "none": "accepted as it was",
     }  # fmt: skip
     detail = decision.detail or {}
     level, check = detail.get("autonomy_level"), detail.get("check")

@@ -66,7 +66,7 @@ class Spend:
             return NOTHING
         spend = _written(**plain)
         if min(spend.input_tokens, spend.output_tokens, spend.cost_usd) < 0:
-            raise ValueError(f"A spend of {dict(plain)} is none.")
+            raise ValueError(f"{dict(plain)} is not a spend: no part of it may be below 0.")
         return spend
 
 

@@ -212,7 +212,7 @@ class _Check:
         positional, named = takes.positional, takes.named
         if len(step.args) > len(positional) and not takes.more_args:
             most = len(positional)
-            message = f"action '{action.name}' takes {most} in args at most; here are {len(step.args)}."
+            message = f"action '{action.name}' takes {most} in args at most; this gives {len(step.args)}."
             self.findings.at(step, f"args[{most}]", "E018", message)
         given = {parameter.name for parameter in positional[: len(step.args)]}
         for parameter, value in zip(positional, step.args, strict=False):
@@ -281,7 +281,7 @@ class _Check:
         for name in dict.fromkeys(names):
             if name not in tools:
                 available = tools if isinstance(tools, Iterable) else ()
-                message = f"{user} uses the tool '{name}', which is not there."
+                message = f"{user} uses the tool '{name}', which does not exist."
                 meant = self.findings.nearest.of(name, map(str, available))
                 self.findings.at(step, part, code, message, meant)
 
@@ -557,9 +557,7 @@ class _Check:
             if prerequisite is None or prerequisite.left_out:
                 continue
             if prerequisite.takes_argument and not argument.strip():
-                self.findings.at(
-                    step, part, "E014", f"prerequisite '{name}' needs to be told what: '{name}:…'."
-                )
+                self.findings.at(step, part, "E014", f"prerequisite '{name}' needs an argument: '{name}:…'.")
             elif colon and not prerequisite.takes_argument:
                 message = f"prerequisite '{name}' takes nothing after a colon."
                 self.findings.at(step, part, "E014", message, (name,))

@@ -175,7 +175,7 @@ class _Reader(ModelReader):
             self.wrong("E010", below(path, "enum"), "'enum' is empty: no value would be right.")
         if values.get("secret") and (has_default or enum is not None):
             part = "default" if has_default else "enum"
-            message = f"a secret comes from the environment; its {part} must not stand in a file."
+            message = f"a secret comes from the environment; its {part} must not be in a file."
             self.wrong("E010", below(path, part), message)
         values = {
             "type": "string",
@@ -191,7 +191,7 @@ class _Reader(ModelReader):
     def steps(self, given: list[Any] | None, path: str, of: str) -> tuple[StepSpec, ...]:
         """A list of steps."""
         if given == []:
-            self.wrong("E026", path, f"{of} has no steps. Give it one at least.")
+            self.wrong("E026", path, f"{of} has no steps. Give it at least one.")
         steps = [self.step(item, below(path, index)) for index, item in enumerate(given or ())]
         return tuple(step for step in steps if step is not None)
 
@@ -334,7 +334,7 @@ class _Reader(ModelReader):
         """E026: every option can be reached."""
         options, options_path = values.pop("options", ()), below(path, "options")
         if options == []:
-            self.wrong("E026", options_path, "a branch has no options. Give it one at least.")
+            self.wrong("E026", options_path, "a branch has no options. Give it at least one.")
         read: list[Option] = []
         always = False
         for index, option in enumerate(options):

@@ -188,12 +188,12 @@ class Performers:
                 continue
             front = str(key)[: -len(parts[1])] if parts[1] else str(key)
             meant = tuple(front + name for name in self.findings.nearest.of(parts[1], names))
-            message = f"the project's settings configure the step '{cut(key)}', which is not there."
+            message = f"the project's settings configure the step '{cut(key)}', which does not exist."
             self.findings.wrong("E025", self.spec.place, below("settings.steps", str(key)), message, meant)
         known = (*self.registry.agents.names, DISPATCH_AGENT)
         for key in self.settings.agents:
             if key not in known and key not in self.registry.agents:
-                message = f"the project's settings configure the agent '{cut(key)}', which is not there."
+                message = f"the project's settings configure the agent '{cut(key)}', which does not exist."
                 path = below("settings.agents", str(key))
                 self.findings.wrong(
                     "E025", self.spec.place, path, message, self.findings.nearest.of(str(key), known)

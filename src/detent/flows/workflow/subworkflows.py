@@ -82,7 +82,7 @@ class Family:
             return f"subworkflows run in a circle: {' → '.join([*circle, spec.name])}."
         if len(above) > DEEPEST:
             chain = " → ".join(ancestor.name for ancestor in (*above, spec))
-            return f"subworkflows stand inside each other {DEEPEST} deep at most: {chain}."
+            return f"subworkflows may be nested {DEEPEST} deep at most: {chain}."
         if (_key(spec), len(above)) in self.clean:
             return None
         for child in self.runs(spec):

@@ -78,10 +78,10 @@ class Visibility:
         name = step.name
         home = self._homes[step.path]
         if site.itself is not None and site.itself.path == step.path:
-            return Hidden(f"step '{name}' refers to itself, which has given nothing yet.")
+            return Hidden(f"step '{name}' refers to itself; it has no output yet.")
         for enclosing in site.around():
             if enclosing.itself is not None and enclosing.itself.path == step.path:
-                return Hidden(f"step '{name}' is what this stands in; it has given nothing yet.")
+                return Hidden(f"step '{name}' contains this one and has no output yet.")
             if enclosing.container != home.container:
                 continue
             if home.kind == "body" and home.number < enclosing.number:

@@ -117,7 +117,7 @@ def _description(table: Table, marks: Marks) -> str:
     ends = ", ".join(f"{end} ({status})" if end != status else end for end, status in table.ends.items())
     text = f"State machine {table.name}, starting in {table.start}." + (f" Ends: {ends}." if ends else "")
     if marks.current is not None:
-        text += f" The run marked here stands in {marks.current}."
+        text += f" The run marked here is in {marks.current}."
     return text
 
 
@@ -185,7 +185,7 @@ def _box(box: Box, table: Table, marks: Marks) -> str:
     words = box.name + (f", an end: {status}" if status is not None else "")
     words += ", a run may end here" if box.name in table.may_end else ""
     words += f", visited {_times(visits)}" if visits else ""
-    words += ", the run stands here" if box.name == marks.current else ""
+    words += ", the run is here" if box.name == marks.current else ""
     parts = [f'<g class="{" ".join(classes)}"><title>{_text(words)}</title>']
     parts.append(_rect("dt-box", box, 0, 9))
     if status is not None:

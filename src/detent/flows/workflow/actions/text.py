@@ -114,7 +114,7 @@ async def parse_json(text: str) -> Value:
             f"This is not JSON: {error.msg} on line {error.lineno}, column {error.colno}."
         ) from None
     except ValueError as error:
-        raise StepFailed(f"This is no JSON that can be used: {error}.") from None
+        raise StepFailed(f"This JSON cannot be used: {error}.") from None
     except RecursionError:
         raise StepFailed(f"This JSON is nested more than {DEEPEST} levels deep.") from None
     _shallow(value)
@@ -122,13 +122,13 @@ async def parse_json(text: str) -> Value:
 
 
 def _no_number(_: str) -> Any:
-    raise ValueError("it holds a number that is none")
+    raise ValueError("it holds NaN or an infinite number")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key is said twice in one object")
+        raise ValueError("a key is defined twice in one object")
     return found
 
 

@@ -40,7 +40,7 @@ async def sleep(
 ) -> dict[str, Any] | Hold:
     """Wait so many seconds, or until a time (ISO 8601, or seconds since the epoch); the process may stop."""
     if (seconds is None) == (until is None):
-        raise StepFailed("Say either `seconds` or `until`.")
+        raise StepFailed("Give either `seconds` or `until`.")
     if not ctx.answered(SLEEPING):
         due = _due(ctx, seconds, "seconds") if until is None else _moment(until, "until")
         if due > ctx.now():

@@ -95,7 +95,7 @@ def list_(
             command = f"detent workflow validate {quote(workflows.shown(listed.file))}"
             say(paint(f"{clean(listed.name)} cannot be used as it stands. See: {command}", "yellow"))
     for clash in dict.fromkeys(listed.clash for listed in found if listed.rivals):
-        say(paint(f"{clean(clash)} Until then they go by their paths.", "yellow"))
+        say(paint(f"{clean(clash)} Until then, name them by path.", "yellow"))
     for note in workflows.stand_ins():
         say(paint(clean(note), "yellow"))
 
@@ -133,7 +133,7 @@ def validate(
     from detent.kernel.errors import ConfigurationError
 
     if all_ == bool(names):
-        raise ConfigurationError("Say which workflows to check, or --all: detent workflow validate NAME")
+        raise ConfigurationError("Name the workflows to check, or pass --all: detent workflow validate NAME")
     return definitions.check_all(options, names or None, strict=strict, kind=KIND)
 
 

@@ -33,7 +33,7 @@ _INSTEAD = {
     "{": "An expression holds no mapping and no other '${{'.",
     "}": "An expression ends with '}}'.",
     "$": "An expression holds no other '${{'.",
-    ":": "There are no slices and no functions of one's own.",
+    ":": "There are no slices, and functions cannot be defined.",
     "`": "Texts stand in ' or \".",
     **dict.fromkeys("+-*/%^~@", "There is no arithmetic."),
 }

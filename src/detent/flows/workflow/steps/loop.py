@@ -98,7 +98,7 @@ def _parallel(spec: LoopStep, bodies: Sequence[Body], limit: int) -> Callable[[S
 def _items(spec: LoopStep, value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise WorkflowError(
-            f"Loop '{spec.name}': `for_each` gives {described(value)}; a list of items is wanted."
+            f"Loop '{spec.name}': `for_each` gives {described(value)}; it must give a list of items."
         )
     if len(value) > MOST_ITEMS:
         raise WorkflowError(

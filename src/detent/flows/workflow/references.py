@@ -11,8 +11,12 @@ from inspect import Parameter
 from typing import Any
 
 from detent.engine.context import StepContext
-from detent.engine.step_failures import StepFailed
 from detent.kernel.plain import decode
+
+
+BATCH = {"columns", "rows", "lines"}
+TABLE = {"columns", "size", "batches", "bad"}
+"""Keys of the values that the actions on tables keep."""
 
 
 class Reference(dict[str, Any]):
@@ -27,11 +31,12 @@ def is_reference(value: Any) -> bool:
 async def with_values(
     ctx: StepContext, parameters: Mapping[str, Parameter], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Arguments with the values that references stand for, where a parameter does not take references."""
+    """Arguments with rows in the place of references to them, where a parameter does not take references.
+
+    A value from outside that only looks like a reference stays what it is.
+    """
     return {
-        name: await value_of(ctx, value)
-        if is_reference(value) and not _takes(parameters.get(name))
-        else value
+        name: await _rows(ctx, value) if is_reference(value) and not _takes(parameters.get(name)) else value
         for name, value in kwargs.items()
     }
 
@@ -40,21 +45,15 @@ def _takes(parameter: Parameter | None) -> bool:
     return parameter is not None and parameter.annotation in (Reference, Reference.__name__)
 
 
-async def value_of(ctx: StepContext, reference: Mapping[str, Any]) -> Any:
-    """The value of a reference: the rows of a table or of a batch, as mappings, or the value as it is.
-
-    Raises:
-        StepFailed: the value was purged.
-    """
+async def _rows(ctx: StepContext, reference: Mapping[str, Any]) -> Any:
+    """The rows of a table or of a batch, as mappings; the reference where it leads to neither."""
     raw = await ctx.kept(reference)
-    if raw is None:
-        raise StepFailed("The value is no longer kept; run the step that made it again.")
     try:
-        value = decode(raw)
+        value = decode(raw) if raw is not None else None
     except ValueError:
-        return raw.decode("utf-8", "replace")  # a text
-    if isinstance(value, Mapping) and value.keys() == {"columns", "rows", "lines"}:
+        return reference
+    if isinstance(value, Mapping) and value.keys() == BATCH:
         return [dict(zip(value["columns"], row, strict=True)) for row in value["rows"]]
-    if isinstance(value, Mapping) and value.keys() == {"columns", "size", "batches", "bad"}:
-        return [row for batch in value["batches"] for row in await value_of(ctx, batch)]
-    return value
+    if isinstance(value, Mapping) and value.keys() == TABLE:
+        return [row for batch in value["batches"] for row in await _rows(ctx, batch)]
+    return reference

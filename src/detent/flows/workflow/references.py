@@ -13,7 +13,6 @@ from typing import Any
 from detent.engine.context import StepContext
 from detent.kernel.plain import decode
 
-
 BATCH = {"columns", "rows", "lines"}
 TABLE = {"columns", "size", "batches", "bad"}
 """Keys of the values that the actions on tables keep."""

@@ -38,7 +38,7 @@ def validate_step_sequence(
 ) -> Verdict:
     """Compare a path with the expected one, place by place, and each step with its expectation.
 
-    None expects nothing and always passes. Names are resolved with `contracts`, else among the steps that ran.
+    None expects nothing and passes. Names are resolved with `contracts`, else among the steps that ran.
     """
     if expected is None:
         return True, []

@@ -169,7 +169,7 @@ class EvalRunner:
             return _Play(_result(task, number, Played(ms=played.ms), [_error_failure(case, error)]), None)
 
     def _compare_repetitions(self, plays: Sequence[_Play]) -> tuple[list[CaseResult], bool]:
-        """The results of one case's repetitions; if they must be equal, those that differ from the first fail."""
+        """The results of one case's repetitions. If they must be equal, those unlike the first fail."""
         first = next((play.trace for play in plays if play.trace is not None), None)
         results: list[CaseResult] = []
         differing = False

@@ -183,7 +183,7 @@ class EvalReport:
             return cls(**values | {"cases": tuple(CaseResult.from_plain(case) for case in plain["cases"])})
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ConfigurationError(
-                f"This is no report of an eval: {type(error).__name__} {error}."
+                f"This is not an eval report: {type(error).__name__} {error}."
             ) from error
 
 
@@ -196,9 +196,9 @@ def read_report(text: str, shown: str = "The file") -> EvalReport:
     try:
         plain = decode(text)
     except ValueError as error:
-        raise ConfigurationError(f"{shown} is no JSON: {error}.") from error
+        raise ConfigurationError(f"{shown} is not JSON: {error}.") from error
     if not isinstance(plain, Mapping):
-        raise ConfigurationError(f"{shown} is no report of an eval.")
+        raise ConfigurationError(f"{shown} is not an eval report.")
     try:
         return EvalReport.from_plain(plain)
     except ConfigurationError as error:

@@ -255,7 +255,7 @@ def _lines(report: TrialReport) -> list[str]:
                 each = (f"{name} {number} ({share(number, arm.runs)})" for name, number in counts.items())
                 lines.append(f"{arm.name} {title}: {', '.join(each)}")
         if arm.without_executor:
-            sentence = f"{arm.without_executor} of {arm.runs} runs had nobody to ask (no_executor)"
+            sentence = f"{arm.without_executor} of {arm.runs} runs had no model to ask (no_executor)"
             lines.append(f"{arm.name}: {sentence}")
     if report.open:
         lines.append(f"not counted: {report.open} under way or cancelled")

@@ -55,7 +55,7 @@ def beginning(folder: Path) -> Beginning:
         ConfigurationError: the folder is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigurationError(f"{folder} is there and not empty. Name a new folder.")
+        raise ConfigurationError(f"{folder} exists and is not empty. Name a new folder.")
     files: dict[Path, str | bytes] = {folder / "config.yaml": CONFIG}
     for shipped, place in COPIED.items():
         source = shipped_folder(shipped)

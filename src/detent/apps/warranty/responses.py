@@ -27,7 +27,7 @@ Dispatch = Callable[[PlaybookFlow], DispatchSettings]
 
 
 @dataclass(slots=True)
-class _AfterOne:
+class _StopAfterMove:
     """Stops an engine once a step is done."""
 
     engine: Engine | None = None
@@ -63,7 +63,7 @@ class ResponseGenerator:
         step = step_named(flow, step_name)
         packed = pack(email_content, self.components.settings.warranty.timezone, self.components.now())
         data = {**packed.data, **(context_data or {})}
-        stopper = _AfterOne()
+        stopper = _StopAfterMove()
         dispatch = self._dispatch(flow) if self._dispatch is not None else None
         engine = Engine(MemoryStore(), [flow], observers=[stopper], dispatch=dispatch)
         stopper.engine = engine

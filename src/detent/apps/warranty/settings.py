@@ -192,7 +192,7 @@ class Words(Part):
         return name
 
     def contact(self, topic: str | None = None) -> str:
-        """Whom to name for a topic; the default where nobody is named for it."""
+        """The contact for a topic; the default contact if the topic has none."""
         for contact in self.contacts:
             if contact.topic == topic:
                 return contact.text

@@ -127,7 +127,7 @@ async def _reach(provider: str, address: str) -> None:
             _, writer = await asyncio.open_connection(host, port)
     except OSError as error:  # a time-out is one
         raise IntegrationMissing(
-            f"The model '{provider}' cannot be used: nobody answers at {host}:{port} "
+            f"The model '{provider}' cannot be used: there is no answer at {host}:{port} "
             f"({type(error).__name__}). Start its server, correct its base_url, or give its steps back to "
             f"their handlers (mode: deterministic)."
         ) from error

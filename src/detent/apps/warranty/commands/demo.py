@@ -59,7 +59,7 @@ def _folder(folder: Path | None) -> Path:
     if folder is None:
         return Path(tempfile.mkdtemp(prefix="detent-warranty-"))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigurationError(f"{folder} is there and not empty. Name a new folder.")
+        raise ConfigurationError(f"{folder} exists and is not empty. Name a new folder.")
     folder.mkdir(parents=True, exist_ok=True)
     return folder.resolve()
 

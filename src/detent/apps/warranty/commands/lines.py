@@ -74,7 +74,7 @@ class MailLines(LiveLines):
             gap = " " * max(1, PATH - len(mail.what))
             reason = mail.reason or ""
             if mail.what == "waiting" and reason.startswith("effect:"):
-                reason = "for a person: nobody knows whether an effect happened"
+                reason = "for a person: it is unknown whether an effect happened"
             self.print(f"  {mail.mail_key}  {painted}{gap} {clean(reason)}".rstrip())
             return
         path = path_of([step.removesuffix("-scenario") for step in result.step_sequence])

@@ -143,7 +143,7 @@ async def reset(options: Options) -> None:
 
     async with _opened(mailbox_workspace(options)) as (_, _settings, rollback):
         back = await rollback.reset()
-    say("Back to step mode, with a new window." if back else "Step mode it was; the window begins anew.")
+    say("Back to step mode, with a new window." if back else "Step mode was on already; a new window begins.")
 
 
 @takes("store", "config")
@@ -153,7 +153,7 @@ async def trip(options: Options) -> None:
 
     async with _opened(mailbox_workspace(options)) as (_, _settings, rollback):
         changed = await rollback.trip()
-    say("New mails go through legacy mode." if changed else "It was done already.")
+    say("New mails go through legacy mode." if changed else "New mails go through legacy mode already.")
 
 
 @asynccontextmanager

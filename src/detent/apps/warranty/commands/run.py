@@ -57,7 +57,7 @@ async def run(
     names = at_the_top(workspace.settings)
     if names and not (options.quiet or json):
         place, listed = workspace.settings.place(names[0]), ", ".join(names)
-        warn(f"Hint ({place}): settings of the mailbox stand under 'warranty:' now; move there: {listed}.")
+        warn(f"Hint ({place}): settings of the mailbox belong under 'warranty:'; move these there: {listed}.")
     configure_log(settings, options.verbose, options.log_level, json=json)
     job = _Job(workspace, settings, once=once, files=mail, dry=dry_run, json=json, quiet=options.quiet)
     job.log = (options.verbose, options.log_level)

@@ -53,7 +53,7 @@ def mail_of(case: EvalTestCase, fields: Any, key: str = "email") -> CaseMail:
     if fields.get("raw") is not None:
         beside = sorted(set(fields) - {"raw", "received", "deliver"})
         if beside:
-            raise where.wrong(beside[0], "means nothing beside `raw`: the file has it all")
+            raise where.wrong(beside[0], "has no effect beside `raw`: the file is the whole mail")
         return CaseMail(_file(case, fields["raw"], where), received, deliver)
     return CaseMail(_composed(case, fields, where), received, deliver)
 
@@ -157,6 +157,6 @@ def _attach(mail: Mime, attachment: Any, key: str, where: _Where) -> None:
     try:
         content = base64.b64decode(attachment.get("base64") or "", validate=True)
     except (binascii.Error, ValueError):
-        raise where.wrong(f"{key}.base64", "is no base64") from None
+        raise where.wrong(f"{key}.base64", "is not base64") from None
     content = content or str(attachment.get("text") or "").encode()
     mail.add_attachment(content, maintype=kind, subtype=subtype, filename=str(attachment.get("name") or ""))

@@ -57,7 +57,7 @@ class CrmRegistry:
                 device = device_of(record if names else {**record, "serial_number": printed})
             except ValueError as error:
                 raise ToolError(
-                    "bad_response", f"of a device the CRM says something unreadable: {error}"
+                    "bad_response", f"the CRM's answer about a device is unreadable: {error}"
                 ) from None
             result = coverage(device, on, key)
         else:

@@ -171,7 +171,7 @@ def read_csv(file: Path) -> list[_Row]:
         first = lines.setdefault(serial_key(row.device.serial), row)
         if first is not row:
             problems.append(
-                f"{file}:{row.line}: the serial '{row.device.serial}' is the same device's as "
+                f"{file}:{row.line}: the serial '{row.device.serial}' names the same device as "
                 f"'{first.device.serial}' in line {first.line}."
             )
     if problems:
@@ -199,7 +199,7 @@ def _rows(text: str, file: Path, problems: list[str]) -> Iterator[_Row]:
                         yield _Row(line, device)
             line = reader.line_num + 1
     except csv.Error as error:
-        problems.append(f"{file}:{line}: is no CSV ({error}).")
+        problems.append(f"{file}:{line}: is not CSV ({error}).")
 
 
 def _good_head(head: Sequence[str], file: Path, problems: list[str]) -> bool:
@@ -209,7 +209,7 @@ def _good_head(head: Sequence[str], file: Path, problems: list[str]) -> bool:
             hint = nearest(name, COLUMNS) or f" Columns: {', '.join(COLUMNS)}."
             problems.append(f"{file}:1: there is no column '{name}'.{hint}")
         elif head.count(name) > 1:
-            problems.append(f"{file}:1: the column '{name}' stands there {head.count(name)} times.")
+            problems.append(f"{file}:1: the column '{name}' appears {head.count(name)} times.")
     if "serial" not in head:
         problems.append(f"{file}:1: the column 'serial' is missing. The first line names the columns.")
     return len(problems) == before

@@ -86,7 +86,7 @@ class Replies:
     ) -> dict[str, Any]:
         """Send one mail, unless it has been sent before."""
         if kind not in KINDS:
-            raise ToolError("invalid", f"send_email: kind is none of {', '.join(KINDS)}")
+            raise ToolError("invalid", f"send_email: kind must be one of {', '.join(KINDS)}")
         key = reply_key(source, kind)
         raw = self.email.message(key, to, subject, body, language, in_reply_to, references)
         message_id = self.email.message_id(key)
@@ -102,7 +102,7 @@ class Replies:
             probed = await self.sink.probe(message_id)
             await self._take(key, own)
             if probed is UNKNOWN and earlier == "left":
-                raise MailInDoubt("An earlier attempt at this mail was begun and nobody knows how it went.")
+                raise MailInDoubt("An earlier attempt to send this mail has an unknown outcome.")
             if probed is not UNKNOWN and probed is not NOT_DONE:
                 await self._mark(key)
                 return dict(probed)
@@ -181,7 +181,7 @@ class Replies:
             MailInDoubt: another process has taken the mail over.
         """
         if await self._database.change(_LEAVE, (self._now().timestamp(), key, own)) != 1:
-            raise MailInDoubt("Somebody else has taken the same mail over in the meantime.")
+            raise MailInDoubt("Another process has taken this mail over in the meantime.")
 
     async def _mark(self, key: str) -> None:
         await self._database.change("UPDATE replies SET state = 'sent' WHERE key = ?", (key,))

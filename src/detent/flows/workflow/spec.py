@@ -72,7 +72,7 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class StepSpec:
-    """What every kind of step says."""
+    """The keys that every kind of step has."""
 
     type: ClassVar[StepType]
     name: Annotated[str, Written("how it is called",

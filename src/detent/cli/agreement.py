@@ -406,5 +406,7 @@ def _agreed(question: str) -> bool:
     print(f"{clean(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     reply = sys.stdin.readline()
     if not reply:
-        raise ConfigurationError("Nobody answered, so nothing was changed. Where nobody can, say --yes.")
+        raise ConfigurationError(
+            "No answer was given, so nothing was changed. Without a terminal, confirm with --yes."
+        )
     return reply.strip().lower() in ("y", "yes")

@@ -72,7 +72,7 @@ class Options:
     ] = None
     replay: Annotated[
         str | None,
-        typer.Option("--replay", metavar="FILE", help="Replay every answer from a recording; ask nobody."),
+        typer.Option("--replay", metavar="FILE", help="Replay every answer from a recording."),
     ] = None
     budget_tokens: Annotated[
         int | None, typer.Option("--budget-tokens", metavar="N", help="Tokens it may use.")

@@ -223,7 +223,7 @@ def _confirmed(question: str) -> bool:
     from detent.kernel.errors import ConfigurationError
 
     if not sys.stdin.isatty():
-        raise ConfigurationError("There is nobody to ask here. Look at the above, then say --yes.")
+        raise ConfigurationError("There is no terminal to ask at. Review the above, then confirm with --yes.")
     return typer.confirm(question, default=False)
 
 

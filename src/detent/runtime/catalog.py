@@ -249,7 +249,7 @@ class Catalog:
                         self._made[file, name] = definitions.flows(file, name)
                     return self._add_family(definitions, self._made[file, name], shown)
         if not file.is_file():
-            kind = "a folder that no kind of flow knows" if file.is_dir() else None
+            kind = "a folder that no kind of flow recognizes" if file.is_dir() else None
             raise ConfigurationError(f"{path} is {kind}." if kind else f"There is no file {path}.")
         module = self._file(file, path)
         return self._add_module(module, path)

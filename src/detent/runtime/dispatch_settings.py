@@ -151,7 +151,7 @@ class _Reading:
         if section.get("id") is not None:
             if "model_id" in fields:
                 place = self.settings.place("model", "id")
-                self.problems.append(f"{place}: model says id and model_id, which are the same; say one.")
+                self.problems.append(f"{place}: model has id and model_id, which mean the same; keep one.")
             fields["model_id"] = section["id"]
         if fields.get("provider") == NOBODY:
             del fields["provider"]

@@ -108,7 +108,7 @@ class ConfiguredExecutors:
         if connection_keys and self.default is None:
             place = self._settings.place("model", connection_keys[0])
             problems.append(
-                f"{place}: 'model.{connection_keys[0]}' belongs to a provider; say which with model.provider."
+                f"{place}: 'model.{connection_keys[0]}' belongs to a provider; name it with model.provider."
             )
         return problems
 
@@ -131,13 +131,14 @@ class ConfiguredExecutors:
             raise ConfigurationError(f"{place}: 'models.{name}' needs a kind: {', '.join(kinds)}.")
         if kind not in kinds:
             raise ConfigurationError(
-                f"{self._settings.place('models', name, 'kind')}: 'models.{name}.kind' is no kind of model."
+                f"{self._settings.place('models', name, 'kind')}: "
+                f"'models.{name}.kind' is not a kind of model."
                 f"{nearest(str(kind), kinds)} Kinds: {', '.join(kinds)}."
             )
         if "id" in options:
             if "model_id" in options:
                 raise ConfigurationError(
-                    f"{place}: 'models.{name}' says id and model_id, which are the same; say one of them."
+                    f"{place}: 'models.{name}' has id and model_id, which mean the same; keep one of them."
                 )
             options["model_id"] = options.pop("id")
         if name == self.default:

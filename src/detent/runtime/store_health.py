@@ -275,13 +275,13 @@ def _interrupted(runs: Sequence[str], workers: Sequence[str]) -> str:
     """A sentence about runs without a driver; `workers` drove them and died."""
     them = "it" if len(runs) == 1 else "them"
     if not workers:
-        return f"{_runs(runs)} under way, and nobody drives {them}."
+        return f"{_runs(runs)} under way, and no worker drives {them}."
     if len(workers) == 1:
         by = f"worker {workers[0]}, which died"
     else:
         by = f"workers that died ({', '.join(workers[:5])}{', …' if len(workers) > 5 else ''})"
     were = f"Run {runs[0]} was" if len(runs) == 1 else f"{len(runs):,} runs were"
-    return f"{were} being driven by {by}; nobody drives {them} now."
+    return f"{were} being driven by {by}; no worker drives {them} now."
 
 
 def _runs(ids: Sequence[str]) -> str:

@@ -352,7 +352,7 @@ class _Check:
         if not self.declares(step, function, path):
             return
         if step.handler is None and function not in [effect.function for effect in step.effects]:
-            message = f"nothing proposes '{function}': say it in `effects`, or give the step a handler."
+            message = f"nothing proposes '{function}': list it in `effects`, or give the step a handler."
             self.wrong(step, "P21", path, message)
         tool = self.tools.get(function)
         if tool is not None and tool.kind != "effect":

@@ -136,7 +136,7 @@ class _Reader(FormReader):
         declarative = any(key in content for key in DECLARATIVE)
         if "handler" in content and declarative:
             other = next(key for key in DECLARATIVE if key in content)
-            self.wrong("P06", other, f"'{other}' stands in place of a handler; say one of them.")
+            self.wrong("P06", other, f"'{other}' replaces a handler; use one of them.")
         values["name"] = self.name(values.get("name", "").strip(), path.stem)
         values["next"] = self.items(values, "next", self.edge)
         values["available_functions"] = self.items(values, "available_functions", self.function)

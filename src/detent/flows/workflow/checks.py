@@ -557,9 +557,7 @@ class _Check:
             if prerequisite is None or prerequisite.left_out:
                 continue
             if prerequisite.takes_argument and not argument.strip():
-                self.findings.at(
-                    step, part, "E014", f"prerequisite '{name}' needs to be told what: '{name}:…'."
-                )
+                self.findings.at(step, part, "E014", f"prerequisite '{name}' needs an argument: '{name}:…'.")
             elif colon and not prerequisite.takes_argument:
                 message = f"prerequisite '{name}' takes nothing after a colon."
                 self.findings.at(step, part, "E014", message, (name,))

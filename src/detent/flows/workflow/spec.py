@@ -48,7 +48,7 @@ _OutputSchema = Annotated[Any, Written("a JSON Schema, or a class such as `shop.
     "What the output must look like: a class by its dotted path, or a JSON Schema.",
     Annotated[str, _DOTTED] | dict)]
 _Context = Annotated[Any, Written("a mapping, or the name of a context builder",
-    "What is told: values by name, or the name of a context builder.", _Text | dict,
+    "The context: values by name, or the name of a context builder.", _Text | dict,
     schema={"pattern": r"^(?!.*\$\{\{)"})]
 
 

@@ -95,7 +95,7 @@ def list_(
             command = f"detent workflow validate {quote(workflows.shown(listed.file))}"
             say(paint(f"{clean(listed.name)} cannot be used as it stands. See: {command}", "yellow"))
     for clash in dict.fromkeys(listed.clash for listed in selected if listed.rivals):
-        say(paint(f"{clean(clash)} Until then they go by their paths.", "yellow"))
+        say(paint(f"{clean(clash)} Until then, name them by their paths.", "yellow"))
     for note in workflows.stand_ins():
         say(paint(clean(note), "yellow"))
 

@@ -44,7 +44,7 @@ def run(
         bool, typer.Option("--dry-run", help="Check everything and print the plan; do nothing.")
     ] = False,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Cancel an unfinished run of the same inputs and begin anew.")
+        bool, typer.Option("--restart", help="Cancel an unfinished run of the same inputs and start over.")
     ] = False,
     from_: Annotated[
         str | None,
@@ -78,7 +78,7 @@ def run(
     modes = (("--restart", restart), ("--from", from_), ("--step", step))
     exclusive = [option for option, value in modes if value]
     if len(exclusive) > 1:
-        raise ConfigurationError(f"{' and '.join(exclusive)} cannot be said together.")
+        raise ConfigurationError(f"{' and '.join(exclusive)} cannot be combined.")
     if from_run is not None and step is None:
         raise ConfigurationError("--from-run says where the step of --step gets other steps' outputs from.")
     workspace = options.workspace()
@@ -371,7 +371,7 @@ class _Job:
         return ConfigurationError(
             f"Run {error.run_id} of '{error.flow}' was begun before its file was changed:\n{lines}\n"
             f"To go on with it, put the file back as it was, or register a migration from "
-            f"'{error.fingerprint}'.\nTo begin anew: {again}"
+            f"'{error.fingerprint}'.\nTo start over: {again}"
         )
 
     def _unfinished(self, row: RunRow) -> ConfigurationError:
@@ -385,7 +385,7 @@ class _Job:
             f"To go on with {row.id}: {self.workspace.command(*same)}\n"
             f"To cancel it and begin another: "
             f"{self.workspace.command(*same, '--restart', '--id', str(self.run_id))}\n"
-            f"A run beside it needs other inputs."
+            f"A concurrent run needs other inputs."
         )
 
     def _busy(self, run_id: str) -> DetentError:
@@ -395,7 +395,7 @@ class _Job:
         watch = self.workspace.command("show", run_id, "--follow")
         return DetentError(
             f"Run {run_id} of the same workflow and inputs is under way in another process; it was left "
-            f"alone.\nTo watch it: {watch}\nA run beside it needs other inputs."
+            f"alone.\nTo watch it: {watch}\nA concurrent run needs other inputs."
         )
 
     async def alone(self, step: str, from_run: str | None) -> int:

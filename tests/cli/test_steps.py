@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 SETTINGS = """\
@@ -205,3 +207,28 @@ def test_a_flow_found_again_by_its_file_is_configured_as_well(detent, settings, 
     run = detent("run", "flow.py", "--json", "--detach").json["id"]
     found = detent("resume", run, "--json")
     assert found.json["data"]["name"] == "Grace"
+
+
+@pytest.mark.parametrize("key", ["01-sort-request", "requests/01-sort-request"])
+def test_a_playbooks_step_in_the_settings_hinders_no_other_command(detent, folder, key):
+    detent("playbook", "new", "requests")
+    detent("workflow", "new", "report")
+    (folder / "detent.yaml").write_text(f"steps:\n  {key}: {{mode: agent}}\n")
+    listed = {row["step"]: row for row in json.loads(detent("steps", "list", "--json").out)}
+    assert listed["requests/01-sort-request"]["mode"] == "agent"
+    assert {"workflow/report/find", "warranty/01-extract-serial"} <= listed.keys()
+    for command in (
+        ["workflow", "run", "report"], ["workflow", "validate", "report"], ["check", "warranty"],
+        ["run", "playbook", "requests", "--input", "requests/input.json"],
+        ["steps", "show", "requests/01-sort-request"], ["steps", "show", "warranty/01-extract-serial"],
+    ):  # fmt: skip
+        result = detent(*command)
+        assert result.code == 0, (command, result.err)
+
+
+def test_a_misspelt_step_of_a_playbook_is_named(detent, folder):
+    detent("playbook", "new", "requests")
+    (folder / "detent.yaml").write_text("steps:\n  requests/01-sort-reqest: {mode: agent}\n")
+    result = detent("steps", "list")
+    assert result.code == 2
+    assert "Did you mean 'requests/01-sort-request'?" in result.err

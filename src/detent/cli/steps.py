@@ -116,6 +116,8 @@ class StepBook:
             for family, shipped in definitions.all(warn):
                 for member in family:
                     flows.setdefault(member.name, (member, shipped))
+        for member in catalog.flows_of_apps():
+            flows.setdefault(member.name, (member, True))
         step_settings = self.settings.section("steps")
         agents = catalog.agents()
         self.dispatch: DispatchSettings = dispatch_settings(

@@ -180,7 +180,7 @@ class Catalog:
 
         gather(source.flow for source in self.all().values())
         if any(name not in names for name in configured):
-            gather(self._of_apps())
+            gather(self.flows_of_apps())
         return list(names)
 
     def agents(self) -> list[str] | None:
@@ -297,7 +297,7 @@ class Catalog:
             for flow in _flows_of(self._value(point), shown_point(point)):
                 self._add(flow, shown_point(point))
 
-    def _of_apps(self) -> Iterator[Flow]:
+    def flows_of_apps(self) -> Iterator[Flow]:
         """The flows of applications, as far as the settings suffice to make them."""
         for app in apps():
             with suppress(ConfigurationError):

@@ -8,7 +8,7 @@ folder; `send_email` goes where the heading `mail` of the settings says.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +62,27 @@ class Playbooks(Definitions):
     def flows(self, path: Path, name: str | None = None) -> list[Flow]:
         """The flow of a folder; `DocumentError` lists every problem."""
         return [playbook_of(self.settings, path, tools=self.project.served())]
+
+    def paths(self) -> list[Path]:
+        """The playbooks in the project's folder and under `playbooks/`, right or wrong."""
+        folders = (self.settings.folder, self.settings.folder / HOME)
+        inside = (path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir()))
+        return [path for path in inside if not path.name.startswith(".") and self.claims(path)]
+
+    def all(self, tell: Callable[[str], None]) -> Iterator[tuple[list[Flow], bool]]:
+        """The flows of those playbooks; `tell` reports broken ones."""
+        for path in self.paths():
+            try:
+                yield self.flows(path), False
+            except DocumentError as error:
+                tell(f"The steps of this playbook are left out. {error}")
+
+    def step_names(self) -> Iterator[str]:
+        """The names by which settings may configure the steps of those playbooks."""
+        for path in self.paths():
+            playbook, _ = read_playbook(path)
+            for step in playbook.steps:
+                yield from (step, f"{playbook.manifest.name}/{step}")
 
     def check(self, paths: Sequence[Path]) -> list[Checked]:
         """Check every file of each folder."""

@@ -251,7 +251,7 @@ def test_inputs_come_from_a_file_and_the_command_line_which_is_stronger(detent, 
         (["-i", "hwo=x", "-i", "many=some"], ["2 problems", "hwo", "Did you mean 'who'?", "many"]),
         (["-i", "who"], ["-i takes NAME=VALUE"]),
         (["--input-file", "nowhere.json"], ["nowhere.json"]),
-        (["--restart", "--from", "spot"], ["--restart and --from cannot be said together"]),
+        (["--restart", "--from", "spot"], ["--restart and --from cannot be combined"]),
         (["--from-run", "r1"], ["--step"]),
         (["--step", "9"], ["steps 1 to 4; there is no step 9"]),
         (["--step", "tow"], ["no step 'tow'", "Did you mean 'two'?"]),
@@ -397,7 +397,7 @@ def test_a_changed_file_is_refused_with_the_difference_and_the_ways_out(detent, 
     assert said.code == 2
     assert f"Run {run} of 'line' was begun before its file was changed:" in said.err
     assert "  steps two kwargs text: two ${{ inputs.who }} → TWO ${{ inputs.who }}" in said.err.splitlines()
-    assert "To begin anew: detent workflow run line -i who=Ada --restart" in said.err
+    assert "To start over: detent workflow run line -i who=Ada --restart" in said.err
     assert "steps two kwargs text" in detent("resume", run).err
     assert log(folder) == ["+one Ada"]
     edit(folder, "line", "TWO", "two")

@@ -84,8 +84,8 @@ def python_step(position: Position, home: CompileContext) -> Step:
     contract = spec.output_schema if spec.output_schema is not None else action.output_schema
 
     def inputs(ctx: StepContext) -> Mapping[str, Any]:
-        given: dict[str, Any] = to_plain(resolved(arguments, ctx))
-        return given
+        values: dict[str, Any] = to_plain(resolved(arguments, ctx))
+        return values
 
     computed = _computed([*spec.args, *spec.kwargs.values()])
     return action_step(

@@ -89,7 +89,7 @@ FITTING = [
 ]
 
 UNFIT = [
-    ("string", 5, "it takes a text, not a number."),
+    ("string", 5, "it takes text, not a number."),
     ("string", True, "not a boolean"),
     ("string", ["a"], "not a list"),
     ("string", {"a": 1}, "not a mapping"),
@@ -135,8 +135,8 @@ UNFIT = [
     ("object", '{"a": NaN}', "or holds a number that is too long or none"),
     ("object", '{"a": 1e999}', "something that JSON cannot"),
     ("object", '{"a":' * 100_000, "nested too deeply"),
-    ("object", {1: "a"}, "a key that is no text"),
-    ("object", {"a": object()}, "no plain value"),
+    ("object", {1: "a"}, "a key that is not text"),
+    ("object", {"a": object()}, "not a plain value"),
     ("array", "{}", "it takes a list or its JSON text, not a mapping."),
     ("array", "a,b", "the text is no JSON"),
     ("array", '"[]"', "not a text of 2 characters"),
@@ -182,7 +182,7 @@ def test_all_problems_are_reported_together():
         "  nam: there is no such input. Did you mean 'name'? Inputs: count, push, name, token, fine.",
         "  count: it takes a whole number such as 3, not a text of 4 characters.",
         "  push: it takes true or false (1 or 0, yes or no), not a text of 7 characters.",
-        "  name: a value is missing: this input is required and takes a text.",
+        "  name: a value is missing: this input is required and takes text.",
         "  token: this input is secret and required. Set the environment variable DETENT_INPUT_TOKEN.",
     ]
 
@@ -214,7 +214,7 @@ def test_an_optional_input_that_is_missing_is_its_default_or_null():
 def test_null_for_an_optional_input_is_the_same_as_not_giving_it():
     inputs = declared(spec("a", required=False), spec("b", "integer", default=3))
     assert coerce(inputs, {"a": None, "b": None}) == {"a": None, "b": 3}
-    with pytest.raises(InputsError, match="it is null, but this input is required and takes a text"):
+    with pytest.raises(InputsError, match="it is null, but this input is required and takes text"):
         coerce(declared(spec("a")), {"a": None})
 
 
@@ -266,7 +266,7 @@ def test_a_value_nested_too_deeply_is_refused():
 def test_a_misfit_knows_null():
     assert misfit(spec(default=None), None) is None
     assert misfit(spec(required=False), None) is None
-    assert misfit(spec(), None) == "it takes a text, not null."
+    assert misfit(spec(), None) == "it takes text, not null."
 
 
 def test_no_message_shows_a_value():

@@ -25,7 +25,7 @@ DISPATCH_AGENT = "dispatch"
 
 
 class CheckSettings(NamedTuple):
-    """What is known of the project in which a workflow is checked."""
+    """The project in which a workflow is checked, as far as it is known."""
 
     tools: Container[str] | None = None
     """The callable tools; None if they are not known."""

@@ -1,4 +1,4 @@
-"""Plays the demo: sample mails in a temporary folder, taken through their steps before one's eyes."""
+"""Plays the demo: processes sample mails in a temporary folder and shows each step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FACTS = {
 
 
 async def play(folder: Path | None) -> int:
-    """Set everything up, process the mails, show what came of it."""
+    """Create the project, process the mails and show the results."""
     from detent.apps.warranty.commands.lines import MailLines, header, summary
     from detent.apps.warranty.commands.run import BAD, learn, mode_of
     from detent.apps.warranty.mailbox import opened
@@ -42,16 +42,16 @@ async def play(folder: Path | None) -> int:
         say(f"{len(mails)} mails wait in {folder / 'mail/inbox'}. No model, key or network is used.")
         say()
         results: list[MailResult] = []
-        service = box.service(lambda result: _show(lines, result, results))
+        service = box.service(lambda result: _print_result(lines, result, results))
         with lines:
             await service.once()
         say(summary(service.counts))
-        await _afterwards(box, folder, next(result.run_id for result in results if result.run_id))
+        await _print_outcome(box, folder, next(result.run_id for result in results if result.run_id))
         return 1 if any(service.counts[name] for name in BAD) else 0
 
 
 def settings_for(folder: Path) -> Settings:
-    """Settings of the demo: nothing of the user's own, nothing outside its folder."""
+    """Settings of the demo: none of the user's own, and no path outside its folder."""
     from detent.runtime.settings import Settings
 
     return Settings(folder, values=FACTS)
@@ -63,12 +63,12 @@ def _folder(folder: Path | None) -> Path:
     if folder is None:
         return Path(tempfile.mkdtemp(prefix="detent-warranty-"))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigurationError(f"{folder} is there and not empty. Name a new folder.")
+        raise ConfigurationError(f"{folder} exists and is not empty. Name a new folder.")
     folder.mkdir(parents=True, exist_ok=True)
     return folder.resolve()
 
 
-def _show(lines: Any, result: MailResult, results: list[MailResult]) -> None:
+def _print_result(lines: Any, result: MailResult, results: list[MailResult]) -> None:
     results.append(result)
     lines.told(result)
     say()
@@ -82,8 +82,8 @@ def _program() -> str:
     return shlex.quote(str(beside)) if beside.exists() else f"{shlex.quote(sys.executable)} -m detent"
 
 
-async def _afterwards(box: Mailbox, folder: Path, run_id: str) -> None:
-    """Where everything is, and what it took."""
+async def _print_outcome(box: Mailbox, folder: Path, run_id: str) -> None:
+    """Show where replies and tickets are, the metrics, and commands to go on with."""
     from detent.adapters.mail.message import read_message
     from detent.apps.warranty.tools.tickets import Tickets
     from detent.insight.metrics import flow_metrics

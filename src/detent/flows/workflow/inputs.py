@@ -270,7 +270,7 @@ def _plain(value: Any) -> Any:
         raise _Misfit("it is nested too deeply.") from None
     except (TypeError, ValueError):
         raise _Misfit(
-            "it holds something that JSON cannot: a key that is not text, or an object that is not a plain value."
+            "it holds something that JSON cannot: a key that is not text, or what is not a plain value."
         ) from None
 
 

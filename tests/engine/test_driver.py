@@ -277,7 +277,7 @@ class TestData:
     async def test_appending_to_what_is_no_list_fails_the_run(self, bench):
         run = await run_one(bench, one_step(lambda ctx: Outcome(append={"a": [1]})), {"a": "text"})
         assert run.status is Status.FAILED
-        assert "'a' is no list" in run.error
+        assert "'a' is not a list" in run.error
 
     async def test_appending_a_text_is_refused_rather_than_taken_apart(self, quick):
         run = await run_one(quick, one_step(lambda ctx: Outcome(append={"log": "hello"})))

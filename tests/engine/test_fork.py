@@ -171,7 +171,7 @@ class TestRefusals:
         run, other = await engine.run("root"), await engine.run("root")
         with pytest.raises(ConfigurationError, match="has no entry 99"):
             await engine.fork_family(run.id, (run.id, 99))
-        with pytest.raises(ConfigurationError, match=f"{other.id} is no part of {run.id}"):
+        with pytest.raises(ConfigurationError, match=f"{other.id} is not part of {run.id}"):
             await engine.fork_family(run.id, (other.id, 1))
         with pytest.raises(ConfigurationError, match="had come to its end by then; nothing is left"):
             await engine.fork_family(run.id, (run.id, run.seq))

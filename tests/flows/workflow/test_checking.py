@@ -240,7 +240,7 @@ CASES = [
         """,
         (4, 85),
         "steps[0].steps[0].when",
-        says="is what this stands in",
+        says="contains this one",
     ),
     steps(
         "E016",

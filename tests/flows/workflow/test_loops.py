@@ -101,7 +101,7 @@ async def test_anything_but_a_list_of_items_fails_the_loop(workshop: Workshop, v
         {"items": {"it": value}},
     )
     error = ran.step("each").error or ""
-    assert "a list of items is wanted" in error
+    assert "it must give a list of items" in error
     assert told in error
 
 

@@ -189,7 +189,7 @@ class TestChecking:
             ({"a": {"max": 2}}, "a,b\nlong,1\n", "is above max"),
             ({"a": {"min": "2030-01-01"}}, "a,b\n2029-12-31,1\n", "is below min"),
             ({"a": {"pattern": "[a-z]+"}}, "a,b\nab1,1\n", "does not fit the pattern"),
-            ({"a": {"enum": ["x", "y"]}}, "a,b\nz,1\n", "is none of the values allowed"),
+            ({"a": {"enum": ["x", "y"]}}, "a,b\nz,1\n", "is not one of the allowed values"),
         ],
     )
     async def test_each_rule_refuses(self, shop, rules, text, problem):

@@ -256,7 +256,7 @@ def test_wrong_expectations_are_told(said, told):
         ("", 1, "a case file holds"),
         ("- 1\n", 1, "a case file holds"),
         ("a: 1\nb: [1\n", 2, "A bracket is not closed"),
-        ("a: &x {b: *x}\n", 1, "holds this alias itself"),
+        ("a: &x {b: *x}\n", 1, "contains this alias"),
         ("a: !!binary aGk=\n", 1, "!!binary"),
         ("? [1]\n: 2\n", 1, "A key must be text"),
         ("a: 1\n---\nb: 2\n", 2, "one document"),

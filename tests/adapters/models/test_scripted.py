@@ -438,7 +438,7 @@ def test_lines_are_told_for_json_too(tmp_path):
     [
         ("a.yaml", b"work: [", "not valid YAML"),
         ("a.yaml", b"\xff\xfe", "UTF-16"),
-        ("a.yaml", b"work: &a\n  - output: *a", "holds this alias itself"),
+        ("a.yaml", b"work: &a\n  - output: *a", "contains this alias"),
         ("a.json", b'{"work": }', "not valid JSON"),
     ],
 )

@@ -170,7 +170,7 @@ def test_half_a_character_is_refused() -> None:
 def test_a_file_over_one_mebibyte_is_not_even_looked_at() -> None:
     line, column, message = only(b"\xff" * (MOST_BYTES + 1))
     assert (line, column) == (1, 1)
-    assert "1048576 at most" in message
+    assert "1,048,576 bytes at most" in message
     assert read(b"#" * MOST_BYTES).problems == ()
 
 

@@ -39,7 +39,7 @@ def test_no_format_writes_out_aliases_of_aliases(tmp_path: Path) -> None:
 
 
 def test_a_text_of_any_format_has_a_length_it_may_not_pass() -> None:
-    with pytest.raises(ConfigurationError, match=f"{MOST_BYTES} at most"):
+    with pytest.raises(ConfigurationError, match=f"{MOST_BYTES:,} bytes at most"):
         read_value("a: " + "x" * MOST_BYTES, "data")
 
 

@@ -233,7 +233,7 @@ def _laughs() -> str:
     ("text", "problem"),
     [
         (_laughs(), "detent.yaml, line 4: The file holds more than 10000 values, aliases written out."),
-        ("x: [" + "1, " * 2_500_000 + "1]", "it may have 250000 at most."),
+        ("x: [" + "1, " * 2_500_000 + "1]", "it may have 250,000 bytes at most."),
         ("concurrency: " + "9" * 5000, "detent.yaml, line 1: "),
     ],
     ids=["aliases", "length", "number"],

@@ -400,3 +400,12 @@ async def test_the_time_a_step_waits_for_its_children_is_counted_once(bench, clo
     await clock.turn(11)
     run = await engine.finish(run_id)
     assert 10 <= run.used()["seconds"] <= 11
+
+
+async def test_a_child_given_without_a_key_is_refused_with_what_is_right(bench):
+    async def work(ctx):
+        await ctx.children([{"n": 0}, {"n": 1}], flow="flow")
+
+    run = await (await bench.engine(one_step(work, also=("failed",)))).run("flow")
+    assert run.status is Status.FAILED
+    assert "(key, data)" in run.error

@@ -418,7 +418,7 @@ class _Reader:
         start = Place(self.file, 1)
         if len(raw) > self.most_bytes:
             raise self.give_up(
-                start, f"The file has {len(raw)} bytes; it may have {self.most_bytes} at most."
+                start, f"The file is too large: it may have {self.most_bytes:,} bytes at most."
             )
         if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
             raise self.give_up(start, "The file is UTF-16. Save it as UTF-8.")

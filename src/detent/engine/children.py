@@ -15,6 +15,7 @@ from detent.engine.moves import UNDOES, undoing_now
 from detent.engine.offloaded import NOTHING, Beside
 from detent.engine.ports import Cancellation
 from detent.engine.user_errors import ChildrenWaiting
+from detent.kernel import checks
 from detent.kernel.budget import Budget
 from detent.kernel.entries import ChildEnded
 from detent.kernel.errors import ConfigurationError, Fenced, RunBusy, RunExists, RunStateError
@@ -52,6 +53,11 @@ async def run_children(
     current step, and those never started are left out of the result. A step with unsettled effects is
     finished first, even after a crash, because a rollback must know what the step did.
     """
+    for item in items:
+        if not isinstance(item, tuple | list) or len(item) not in (2, 3):
+            raise ConfigurationError(
+                f"A child is given as (key, data) or (key, data, flow), not as {checks.shown(item)}."
+            )
     keys = [item[0] for item in items]
     if len(set(keys)) != len(keys):
         raise ConfigurationError(f"Children of one step need different keys; got {keys}.")

@@ -303,10 +303,11 @@ async def test_a_cancelled_run_undoes_what_it_did_when_asked_to(workshop: Worksh
     async with workshop.under_way(flow(LONG)) as engine:
         workshop.door("x").set()
         await workshop.until_inside("y")
-        await engine.cancel("r", undo=True)
+        await engine.cancel("r", undo=True, reason="wrong week", by="eve")
         ran = await workshop.finished(engine)
     assert ran.run.status is Status.CANCELLED
     assert undone(ran) == ["y", "x", "a"]
+    assert ran.run.reason == "wrong week"
     assert ran.events[-1].__class__ is WorkflowCompleted
 
 

@@ -211,7 +211,8 @@ class _Check:
         edges: dict[str, set[str]] = {}
         unclear: set[str] = set()
         for name, text in playbook.texts.items():
-            edges[name] = {other for other in stems if other in text}
+            # A file that mentions none may lead to any.
+            edges[name] = {other for other in stems if other in text} or set(stems)
             unclear.add(name)
         for step in playbook.steps.values():
             row = edges[step.id] = set()

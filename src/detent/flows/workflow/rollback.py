@@ -72,7 +72,7 @@ async def rolling_back(ctx: StepContext) -> Outcome:
     cancelled = UNDOING in ctx.values
     end = CANCELLED if cancelled else FAILED
     failure = ctx.values.get(FAILURE) or {}
-    reason = "cancelled" if cancelled else str(failure.get("reason") or "failed")
+    reason = str((ctx.run.reason if cancelled else failure.get("reason")) or end)
     detail = {"error": failure["error"]} if failure.get("error") else {}
     if ctx.parent is not None:
         return Outcome(end, reason=reason, detail=detail)

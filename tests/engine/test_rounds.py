@@ -672,3 +672,19 @@ class TestNaturalCode:
         await engine.cancel(run_id, reason="enough", by="ada", undo=True)
         await engine.finish(run_id)
         assert repo.acts == ["slow"]
+
+
+async def test_each_round_carries_the_queries_it_rests_on_and_the_move_the_rest(bench, repo):
+    async def work(ctx):
+        await ctx.query("exists", name="before")
+        await ctx.perform("tag", name="v1")
+        await ctx.query("exists", name="after")
+
+    engine = await bench.engine(one_step(work, tools=repo.tools()))
+    run = await engine.run("flow")
+    looked = [
+        [line["args"]["name"] for line in entry.body.looked]
+        for entry in await journal(engine, run.id)
+        if entry.kind in ("proposed", "moved")
+    ]
+    assert looked == [["before"], ["after"]]

@@ -274,9 +274,9 @@ def _lifted(schema: Mapping[str, Any], definitions: dict[str, Any]) -> Any:
 
 
 def _kind(message: str) -> typing.Literal["type", "value", "missing", "extra", "length"]:
-    if message.startswith("lacks"):
+    if message.startswith("missing: "):
         return "missing"
-    if message.startswith("has keys"):
+    if message.startswith("has unexpected keys"):
         return "extra"
     return "type" if message.startswith("must be ") and "one of" not in message else "value"
 

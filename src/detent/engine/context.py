@@ -434,7 +434,7 @@ class StepContext:
                 raise self._unwound(side)
             with nullcontext() if self.limit is None else self.limit.paused():
                 await driver.act(self, key, effect, side)
-            self._seen, self.emitted = {}, ()
+            self._seen, self.emitted, self.looked = {}, (), ()
             halted = driver.engine.stopping or driver.cancellation or driver.run.called_off
             if key not in driver.run.settled or halted or FROM_THE_TOP.get():
                 self.suspended = self._closed = True

@@ -191,7 +191,7 @@ def test_a_huge_file_is_not_read_whole(tmp_path: Path, shelf: WorkflowShelf) -> 
     with path.open("wb") as file:
         file.truncate(1 << 40)  # takes no room on the disk
     (problem,) = shelf.load(path).problems
-    assert "1048576 at most" in problem.message
+    assert "1,048,576 bytes at most" in problem.message
 
 
 def test_workflows_find_each_other_by_name_and_by_path(tmp_path: Path, shelf: WorkflowShelf) -> None:

@@ -301,7 +301,7 @@ async def _taken(workspace: Workspace, definition: Definition | None, run: str, 
 async def _drawn_run(workspace: Workspace, target: str, drawing: Drawing) -> str:
     """The table a run was started under, with the run's path."""
     from detent.cli.workspace import definition
-    from detent.kernel.errors import ConfigurationError, FlowNotFound, RunNotFound, StoreUnavailable
+    from detent.kernel.errors import RunNotFound, StoreUnavailable
     from detent.runtime.plugs import draw_machine, path_taken
 
     try:
@@ -309,9 +309,7 @@ async def _drawn_run(workspace: Workspace, target: str, drawing: Drawing) -> str
             run_id = await workspace.run_id(store, target)
             table, taken = await definition(store, run_id), await path_taken(store, run_id)
     except (RunNotFound, StoreUnavailable) as error:
-        flow = FlowNotFound(target, workspace.catalog.all(), workspace.catalog.may_be_left_out)
-        why = "" if isinstance(error, RunNotFound) else f" {error}"
-        raise ConfigurationError(f"{flow} There is no such run either.{why}") from None
+        raise workspace.nothing_found(target, error) from None
     return draw_machine(table, drawing._replace(taken=taken))
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from detent.dispatch.plan import Plan
     from detent.engine.flow import Flow
     from detent.engine.step import Step
-    from detent.runtime.catalog import Catalog
 
 steps = typer.Typer(
     help="List steps, and show how each is performed and why.",
@@ -110,7 +109,7 @@ class StepBook:
 
         self.settings = workspace.settings
         catalog = workspace.catalog
-        chosen = None if flow is None else _picked(catalog, flow)
+        chosen = None if flow is None else _picked(workspace, flow)
         flows = {source.flow.name: (source.flow, False) for source in catalog.all().values()}
         for definitions in catalog.every_definitions():
             for family, shipped in definitions.all(warn):
@@ -247,10 +246,10 @@ def _has_a_choice(step: Step) -> bool:
     return agent_side(step).role in (AgentRole.OPTIONAL, AgentRole.NONE)
 
 
-def _picked(catalog: Catalog, target: str) -> list[Flow]:
+def _picked(workspace: Workspace, target: str) -> list[Flow]:
     """The flows of a name or file: several where a definition contains child flows."""
-    flow = catalog.pick(target).flow
-    return [source.flow for source in catalog.family(flow.name).values()]
+    flow = workspace.pick(target, workspace.definition(target)).flow
+    return [source.flow for source in workspace.catalog.family(flow.name).values()]
 
 
 def _print_detail(detail: dict[str, Any]) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from detent.kernel.errors import ConfigurationError, FlowNotFound, RunNotFound
+from detent.kernel.errors import ConfigurationError, DetentError, FlowNotFound, RunNotFound
 from detent.runtime.catalog import Catalog, Found, is_path
+from detent.runtime.plugs import RunStart
 from detent.runtime.settings import Settings, read_settings
 from detent.runtime.store_url import shown_url, store_url
 from detent.runtime.wiring import store_for
@@ -134,7 +135,20 @@ class Workspace:
         """The flow a command line means, that of the definition where it means one."""
         if definition is None:
             return self.catalog.pick(target)
+        # Found by its name, a definition is found again by it, on another machine too.
+        if not is_path(target) and (source := self.catalog.look(target)) is not None:
+            return source
         return next(iter(self.catalog.add_file(definition.place).values()))
+
+    def nothing_found(self, target: str, error: DetentError) -> FlowNotFound:
+        """The error that a word means neither a run nor a flow nor a definition; `error` says why no run."""
+        hint = "" if isinstance(error, RunNotFound) else f" {error}"
+        return self.catalog.unknown(target, "run", hint=hint)
+
+    async def run_start(self, flow: Flow, given: Mapping[str, Any]) -> RunStart:
+        """What a run of a flow starts with; its kind makes it of the data given."""
+        kind = self.catalog.kind_of(flow.name)
+        return RunStart(given) if kind is None else await self.catalog.definitions(kind).start(flow, given)
 
     def keep_runs_in(self, store: str) -> None:
         """Use this store instead of the one from the settings."""

@@ -93,8 +93,17 @@ class Catalog:
         """The flow of a name; `FlowNotFound` tells what there is."""
         found = self.look(name)
         if found is None:
-            raise FlowNotFound(name, self.all(), self.may_be_left_out)
+            raise self.unknown(name)
         return found
+
+    def unknown(self, name: str, *also: str, hint: str = "") -> FlowNotFound:
+        """The error that a name means nothing: it tells what there is. `also` says what else it could have
+        meant."""
+        names: dict[str, Iterable[str]] = dict.fromkeys(also, ())
+        names["flow"] = [flow for flow in self.all() if self.kind_of(flow) is None]
+        names["application"] = [flow for app in apps() for flow in app.flows]
+        names |= {definitions.kind.name: definitions.names() for definitions in self.every_definitions()}
+        return FlowNotFound(name, names, f"{self.may_be_left_out}{hint}")
 
     def find(self, target: str) -> Found | None:
         """The flow a command line means; None where a name means none."""

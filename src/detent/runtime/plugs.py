@@ -207,6 +207,15 @@ class Description(NamedTuple):
     remarks: Sequence[str] = ()
 
 
+class RunStart(NamedTuple):
+    """What a run starts with."""
+
+    data: Mapping[str, Any]
+    tags: Sequence[str] = ()
+    deterministic: bool = False
+    """Whether the data switch agents off for the run."""
+
+
 class Drawing(NamedTuple):
     """How a definition is drawn."""
 
@@ -256,9 +265,13 @@ class Definitions:
         about each that cannot be used."""
         return ()
 
-    def paths(self) -> Iterable[Path]:
-        """Every definition that is found by name, right or wrong."""
+    def paths(self, *, shipped: bool = True) -> Iterable[Path]:
+        """Every definition that is found by name, right or wrong; with those that ship, or without."""
         return ()
+
+    def names(self) -> Iterable[str]:
+        """The names by which definitions are found."""
+        return [path.name if path.is_dir() else path.stem for path in self.paths()]
 
     def check(self, paths: Sequence[Path]) -> list[Checked]:
         """Check definitions: every problem of each."""
@@ -288,6 +301,14 @@ class Definitions:
         """The path that a run took, for its drawing."""
         return await path_taken(store, run_id)
 
+    async def start(self, flow: Flow, given: Mapping[str, Any]) -> RunStart:
+        """What a run of a definition's flow starts with, made of the data given.
+
+        Raises:
+            ConfigurationError: the data do not fit the definition, or something that a run needs is missing.
+        """
+        return RunStart(given)
+
     async def try_step(
         self, flow: Flow, step: str, data: Mapping[str, Any], dispatch: DispatchSettings
     ) -> Any:
@@ -310,6 +331,10 @@ class App(Plug):
 
     flows: Sequence[str] = ()
     """Names of the flows it makes."""
+
+    def configured(self, settings: Settings) -> bool:
+        """Whether the project is set up for it."""
+        return self.name in settings.values
 
     def make(self, settings: Settings) -> Iterable[Flow]:
         """Its flows."""

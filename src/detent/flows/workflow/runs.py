@@ -36,6 +36,7 @@ from detent.kernel.entries import Moved
 from detent.kernel.errors import ConfigurationError, RunBusy, RunNotFound, nearest
 from detent.kernel.ids import check_run_id
 from detent.kernel.status import Status
+from detent.runtime.plugs import RunStart
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
@@ -271,15 +272,18 @@ class WorkflowRuns:
             if not await engine.store.set_mark(self._mark(prepared), mine, version):
                 mark, _ = await engine.store.mark(self._mark(prepared))
                 raise RunBusy(str(mark["run"]), "another process")
+        begin = self.run_start(prepared)
         return await engine.start(
-            self.spec.name, self._data(prepared), run_id=run_id, tags=[*tags, f"{TAG}{prepared.hash}"],
-            budget=budget, force_deterministic=deterministic or prepared.forced, config=config, drive=drive,
+            self.spec.name, begin.data, run_id=run_id, tags=[*tags, *begin.tags], budget=budget,
+            force_deterministic=deterministic or begin.deterministic, config=config, drive=drive,
         )  # fmt: skip
 
-    def _data(self, prepared: Prepared) -> dict[str, Any]:
+    def run_start(self, prepared: Prepared) -> RunStart:
+        """Return what a run with these inputs starts with."""
         marks = marks_for(self.spec.inputs)
         data: dict[str, Any] = {INPUTS: marked(prepared.inputs, marks), HASH: prepared.hash}
-        return {**data, SECRETS: marks} if marks else data
+        data |= {SECRETS: marks} if marks else {}
+        return RunStart(data, (f"{TAG}{prepared.hash}",), prepared.forced)
 
     def shadowing(self, selection: str) -> dict[str, Any]:
         """Return the run configuration that shadows steps: comma-separated names, or `all`.
@@ -383,7 +387,7 @@ class WorkflowRuns:
         Raises:
             ConfigurationError: the other run is not one of this workflow.
         """
-        data = self._data(prepared)
+        data = dict(self.run_start(prepared).data)
         if from_run is None:
             return data
         other = await engine.get(from_run)

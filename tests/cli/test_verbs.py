@@ -51,8 +51,9 @@ def test_run_gives_a_workflow_its_inputs(orders, detent: Call, target):
     assert usual["data"]["result"] == {"values": [1, 2], "times": 2}
     given = detent("run", target, "--data", '{"source": "[7]"}', "--set", "times=3", "--json").json
     assert given["data"]["result"] == {"values": [7], "times": 3}
-    same = ("run", "workflow", target, "-i", "source=[7]", "-i", "times=3", "--json")
-    assert detent("show", detent(*same).json["run"], "--json").json["tags"] == given["tags"]
+    same = ("run", "workflow", target, "-i", "source=[7]", "-i", "times=3", "--id", "r9", "--json")
+    assert detent(*same).code == 0
+    assert detent("show", "r9", "--json").json["tags"] == given["tags"]
 
 
 def test_run_refuses_inputs_that_do_not_fit_before_anything_starts(orders, detent: Call):
@@ -128,3 +129,133 @@ def test_internal_states_are_not_offered_as_steps(orders, detent: Call):
 def test_a_step_may_be_named_by_how_it_begins(orders, shop, detent: Call, target, beginning, step):
     tried = detent("step", target, beginning, "--json")
     assert tried.json["step"] == step, tried
+
+
+# -- check, flows -------------------------------------------------------------------------------------------
+
+
+def test_check_without_a_target_checks_every_definition(orders, shop, folder: Path, detent: Call):
+    (folder / "flow.py").unlink()
+    assert [row["flow"] for row in detent("check", "--json").json] == ["shop", "orders"]
+    orders.with_name("bad.yaml").write_text(
+        ORDERS.replace("orders", "bad").replace("parse_json", "parse_jsn")
+    )
+    (folder / "shop/steps/01-sort-request.md").write_text("---\nid: 01\n---\n")
+    checked = detent("check", "--json")
+    assert checked.code == 2
+    assert {row["flow"]: row["ok"] for row in checked.json} == {"shop": False, "bad": False, "orders": True}
+
+
+def test_check_and_flows_know_the_application_that_a_project_is_set_up_for(
+    folder: Path, detent: Call, monkeypatch
+):
+    assert detent("new", "warranty", "desk").code == 0
+    nothing = detent("check")
+    assert (nothing.code, "nothing to check" in nothing.out) == (0, True)
+    assert "No flows are known here" in detent("flows").out
+    monkeypatch.chdir(folder / "desk")
+    assert [row["flow"] for row in detent("check", "--json").json] == ["warranty", "warranty-legacy"]
+    assert [row["name"] for row in detent("flows", "--json").json] == ["warranty", "warranty-legacy"]
+
+
+@pytest.mark.parametrize("verb", ["check", "show"])
+def test_the_folder_of_an_application_is_recognised(folder: Path, detent: Call, verb):
+    assert detent("new", "warranty", "desk").code == 0
+    refused = detent(verb, "desk")
+    assert refused.code == 2
+    assert "detent check warranty" in refused.out + refused.err
+    assert "P16" not in refused.out + refused.err
+
+
+def test_flows_lists_definitions(orders, shop, detent: Call):
+    assert [row["name"] for row in detent("flows", "--json").json] == ["orders", "shop"]
+
+
+@pytest.mark.parametrize("target", ["flow.py", "shop", "orders", None])
+def test_check_reports_steps_that_the_settings_configure_and_nothing_has(
+    orders, shop, folder: Path, detent: Call, target
+):
+    (folder / "detent.yaml").write_text("steps: {tabel: {mode: agent}}\n")
+    checked = detent("check", *([target] if target else []))
+    assert checked.code == 2
+    assert checked.out.count("'tabel'") == 1
+    assert "Did you mean 'table'?" in checked.out
+
+
+# -- names that mean nothing --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["show", "diagram", "check", "run"])
+def test_a_name_that_means_nothing_is_told_with_what_was_looked_for(orders, shop, detent: Call, verb):
+    refused = detent(verb, "ordrs")
+    said = refused.out + refused.err
+    run = "run, " if verb in ("show", "diagram") else ""
+    assert refused.code == 2
+    assert f"There is no {run}flow, application, playbook or workflow 'ordrs'. Did you mean 'orders'?" in said
+    assert "Known playbooks: shop." in said
+
+
+# -- shapes -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["orders", "shop", "flow.py", "warranty"])
+def test_show_gives_every_definition_in_one_shape(orders, shop, detent: Call, target):
+    shown = detent("show", target, "--json").json
+    assert {"flow", "description", "place", "steps"} <= shown.keys()
+    assert {"step", "mode", "autonomy", "intent"} <= shown["steps"][0].keys()
+
+
+def test_runs_without_a_store_are_none(folder: Path, detent: Call):
+    listed = detent("runs", "--json")
+    assert (listed.code, listed.json) == (0, {"runs": [], "next": None})
+    assert "There is no store at" in listed.err
+    assert not (folder / ".detent").exists()
+
+
+# -- eval ---------------------------------------------------------------------------------------------------
+
+
+def test_eval_says_that_a_kind_has_no_evals(orders, detent: Call):
+    for target in ("orders", ".detent/workflows/orders.yaml"):
+        refused = detent("eval", target)
+        assert refused.code == 2
+        assert "a workflow has no evals" in refused.err
+
+
+def test_eval_without_a_target_plays_what_the_project_has(folder: Path, detent: Call):
+    nothing = detent("eval")
+    assert (nothing.code, nothing.out) == (4, "")
+    assert "This project has no evals." in nothing.err
+    assert detent("new", "playbook", "shop").code == 0
+    played = detent("eval")
+    assert played.code == 0, played.err
+    assert played.lines[0].startswith("eval shop ")
+
+
+# -- models -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["flow.py", "shop", "orders"])
+def test_check_warns_of_a_step_that_has_no_model_to_perform_it(
+    orders, shop, folder: Path, detent: Call, target
+):
+    step = {"flow.py": "collect", "shop": "01-sort-request", "orders": "table"}[target]
+    (folder / "detent.yaml").write_text(f"steps: {{{step}: {{mode: agent, autonomy: collaborator}}}}\n")
+    checked = detent("check", target)
+    assert checked.code == 0
+    assert "W005" in checked.out
+    assert "no model is configured (write `model: {provider: …}`" in checked.out
+    assert "docs/models.md" in checked.out
+
+
+def test_steps_show_says_that_the_handler_performs_a_step_without_a_model(shop, folder: Path, detent: Call):
+    (folder / "detent.yaml").write_text("steps: {01-sort-request: {mode: agent, autonomy: collaborator}}\n")
+    assert (
+        "its handler, in place of an agent: no model is configured"
+        in detent("steps", "show", "01-sort-request").out
+    )
+    assert detent("run", "shop", "--input", "shop/input.json", "--id", "r1").code == 0
+    why = detent("why", "r1").out
+    assert "NoExecutor" not in why
+    assert "agent said" not in why
+    assert "no model is configured" in why

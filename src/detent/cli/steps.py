@@ -103,8 +103,6 @@ class StepBook:
     def __init__(self, workspace: Workspace, flow: str | None = None) -> None:
         from detent.cli.output import warn
         from detent.dispatch.dispatcher import Dispatcher
-        from detent.dispatch.executor import DISPATCH_AGENT
-        from detent.runtime.dispatch_settings import dispatch_settings
         from detent.runtime.executors import ConfiguredExecutors
 
         self.settings = workspace.settings
@@ -117,14 +115,7 @@ class StepBook:
                     flows.setdefault(member.name, (member, shipped))
         for member in catalog.flows_of_apps():
             flows.setdefault(member.name, (member, True))
-        step_settings = self.settings.section("steps")
-        agents = catalog.agents()
-        self.dispatch: DispatchSettings = dispatch_settings(
-            self.settings, [member for member, _ in flows.values()],
-            known_steps=catalog.step_names(step_settings) if step_settings else (),
-            complete=not catalog.left_out,
-            agents=None if agents is None else [DISPATCH_AGENT, *agents], connect=workspace.trust.ok,
-        )  # fmt: skip
+        self.dispatch: DispatchSettings = workspace.dispatch([member for member, _ in flows.values()])
         self.may_be_left_out = catalog.may_be_left_out
         self.dispatcher = Dispatcher(self.dispatch)
         self.executors = ConfiguredExecutors(self.settings)
@@ -210,6 +201,8 @@ class StepBook:
             "next": list(contract.next),
             "output": None if contract.output is None else to_plain(contract.output),
             "hard_contract": contract.hard is not None,
+            "handler": not plan.alone,
+            "no_model": self.executors.absent(plan.config.provider) if plan.agent or plan.alone else None,
             "max_autonomy": None if (highest := highest_level(named.step)) is None else highest.value,
             "config": {
                 field: {
@@ -293,9 +286,9 @@ def _contract(detail: dict[str, Any]) -> str:
 
 
 def _performer(detail: dict[str, Any]) -> str:
-    model = _model(detail)
-    model = "no model configured" if model == "-" else model
-    who = "its handler" if detail["mode"] == "deterministic" else f"an agent ({model})"
+    who = "its handler" if detail["mode"] == "deterministic" else f"an agent ({_model(detail)})"
+    if (reason := detail["no_model"]) is not None:
+        who = f"its handler, in place of an agent: {reason}" if detail["handler"] else f"nobody: {reason}"
     beside = f", shadowed in {detail['shadow']:.0%} of executions" if detail["shadow"] else ""
     return who + beside
 

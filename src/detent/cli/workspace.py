@@ -17,6 +17,7 @@ from detent.runtime.store_url import shown_url, store_url
 from detent.runtime.wiring import store_for
 
 if TYPE_CHECKING:
+    from detent.dispatch.dispatcher import DispatchSettings
     from detent.engine.engine import Engine
     from detent.engine.flow import Flow
     from detent.engine.ports import Store, Tape
@@ -181,6 +182,23 @@ class Workspace:
             logging.configure(self.settings, level)
         elif default is not None:
             logging.configure(self.settings, default)
+
+    def dispatch(self, flows: Iterable[Flow] | None = None) -> DispatchSettings:
+        """Who performs which step, by the settings; of these flows or of all that are loaded.
+
+        Raises:
+            SettingsError: the settings are wrong, or say something about steps or agents that are not there.
+        """
+        from detent.dispatch.executor import DISPATCH_AGENT
+        from detent.runtime.dispatch_settings import dispatch_settings
+
+        catalog, agents = self.catalog, self.catalog.agents()
+        section = self.settings.section("steps")
+        return dispatch_settings(
+            self.settings, [source.flow for source in catalog.all().values()] if flows is None else flows,
+            known_steps=catalog.step_names(section) if section else (), complete=not catalog.left_out,
+            agents=None if agents is None else [DISPATCH_AGENT, *agents], connect=self.trust.ok,
+        )  # fmt: skip
 
     # -- stores and engines ---------------------------------------------------------------------------------
 

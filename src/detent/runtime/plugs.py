@@ -280,7 +280,7 @@ class Definitions:
         results: list[Checked] = []
         for path in paths:
             try:
-                results.append(checked_flow(self.flows(path)[0]))
+                results.append(checked_flow(self.flows(path)[0], self.settings))
             except ConfigurationError as error:
                 results.append(Checked(path.name, problems_of(error)))
         return results
@@ -341,11 +341,13 @@ class App(Plug):
         raise NotImplementedError
 
 
-def checked_flow(flow: Flow) -> Checked:
-    """Check the table and the steps of a flow."""
+def checked_flow(flow: Flow, settings: Settings) -> Checked:
+    """Check the table and the steps of a flow, and that there is a model for those that are an agent's."""
     from detent.authoring.problem import as_problem
+    from detent.runtime.dispatch_settings import model_problems
 
-    return Checked(flow.name, [as_problem(problem) for problem in flow.problems()], len(flow.steps))
+    problems = [as_problem(problem) for problem in flow.problems()]
+    return Checked(flow.name, problems or model_problems(settings, flow), len(flow.steps))
 
 
 async def path_taken(store: Store, run_id: str) -> Any:

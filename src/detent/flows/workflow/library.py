@@ -177,7 +177,7 @@ class Workflows(Definitions):
         read = shelf.load(file)
         check_settings = CheckSettings(
             {tool.name for tool in self.tools}, settings.section("steps"), settings.section("agents"),
-            executor=ConfiguredExecutors(settings).default is not None,
+            no_model=ConfiguredExecutors(settings).absent,
             forced=forced or settings.force_deterministic, workflows=tuple(shelf.names()),
         )  # fmt: skip
         return read.partial, check_read(read, self.registry, shelf.finder(file.parent), check_settings)

@@ -150,7 +150,7 @@ def _checked(
             yield target, Checked(target, _located(error))
         else:
             for flow, place in sources:
-                yield target, checked_flow(flow, workspace.settings)._replace(place=place)
+                yield target, checked_flow(flow, workspace.catalog)._replace(place=place)
     for definitions in workspace.catalog.every_definitions():
         meant = by_kind.get(definitions.kind.name, {})
         results: list[Checked] = definitions.check(list(meant)) if meant else []
@@ -172,12 +172,12 @@ def _everything_checked(workspace: Workspace, kind: Kind | None) -> Iterable[tup
         return
     for name, (flow, place) in catalog.all().items():
         if catalog.kind_of(name) is None:
-            yield name, checked_flow(flow, settings)._replace(place=place)
+            yield name, checked_flow(flow, catalog)._replace(place=place)
     for app in apps():
         for name in app.flows if app.configured(settings) else ():
             try:
                 flow, place = catalog.get(name)
-                yield name, checked_flow(flow, settings)._replace(place=place)
+                yield name, checked_flow(flow, catalog)._replace(place=place)
             except ConfigurationError as error:
                 yield name, Checked(name, _located(error))
 

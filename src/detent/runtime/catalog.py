@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from detent.adapters.mcp.server import McpServer
+    from detent.authoring.problem import Problem
     from detent.engine.flow import Flow
     from detent.engine.ports import Store
     from detent.engine.tools import Tool
@@ -191,6 +192,12 @@ class Catalog:
         if any(name not in names for name in wanted):
             gather(self.flows_of_apps())
         return list(names)
+
+    def model_problems(self, flow: Flow) -> list[Problem]:
+        """Steps of a flow that an agent should perform, though no model can be asked."""
+        from detent.runtime.dispatch_settings import model_problems
+
+        return model_problems(self.settings, flow)
 
     def agents(self) -> list[str] | None:
         """The agents that definitions may name, and settings speak of; None where plugins that may bring some

@@ -73,6 +73,9 @@ class Project(Protocol):
     def step_names(self, wanted: Iterable[str] = ()) -> list[str]:
         """What settings may call steps, of all flows there are."""
 
+    def model_problems(self, flow: Flow) -> list[Problem]:
+        """Steps of a flow that an agent should perform, though no model can be asked."""
+
 
 class Plug:
     """What a kind and an application have in common. Everything but the name may be left as it is."""
@@ -280,7 +283,7 @@ class Definitions:
         results: list[Checked] = []
         for path in paths:
             try:
-                results.append(checked_flow(self.flows(path)[0], self.settings))
+                results.append(checked_flow(self.flows(path)[0], self.project))
             except ConfigurationError as error:
                 results.append(Checked(path.name, problems_of(error)))
         return results
@@ -341,13 +344,12 @@ class App(Plug):
         raise NotImplementedError
 
 
-def checked_flow(flow: Flow, settings: Settings) -> Checked:
+def checked_flow(flow: Flow, project: Project) -> Checked:
     """Check the table and the steps of a flow, and that there is a model for those that are an agent's."""
     from detent.authoring.problem import as_problem
-    from detent.runtime.dispatch_settings import model_problems
 
     problems = [as_problem(problem) for problem in flow.problems()]
-    return Checked(flow.name, problems or model_problems(settings, flow), len(flow.steps))
+    return Checked(flow.name, problems or project.model_problems(flow), len(flow.steps))
 
 
 async def path_taken(store: Store, run_id: str) -> Any:

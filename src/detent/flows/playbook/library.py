@@ -26,7 +26,6 @@ from detent.flows.playbook.playbook import Playbook, read_playbook
 from detent.flows.playbook.registry import Load, imported, reachable
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.policy import USUAL, RetryPolicy
-from detent.runtime.dispatch_settings import model_problems
 from detent.runtime.key_uses import check_keys
 from detent.runtime.plugs import Checked, Definitions, Drawing
 from detent.runtime.project_files import ProjectFiles
@@ -102,7 +101,7 @@ class Playbooks(Definitions):
                 continue
             problems = problems_of(self.settings, path, tools=self.project.served())
             if not any(problem.severity == "error" for problem in problems):
-                problems += model_problems(self.settings, self.flows(path)[0])
+                problems += self.project.model_problems(self.flows(path)[0])
             name = playbook.manifest.name or path.name
             results.append(Checked(name, problems, len(playbook.steps), _shown(path, self.settings.folder)))
         return results

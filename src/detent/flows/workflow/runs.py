@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from detent.engine import claims
 from detent.engine.fork import UNDONE
@@ -39,8 +39,12 @@ from detent.kernel.status import Status
 from detent.runtime.plugs import RunStart
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from detent.adapters.project.checkpoints import Checkpoints
     from detent.engine.engine import Engine
-    from detent.flows.workflow.library import Workflows
+    from detent.flows.workflow.registry import Registry
+    from detent.flows.workflow.shelf import WorkflowShelf
     from detent.kernel.budget import Budget
     from detent.kernel.run import Run
 
@@ -124,12 +128,31 @@ def _unseen(mark: Mapping[str, Any], engine: Engine, asked_at: float | None) -> 
     return asked_at is not None and same_host and bool(receipt["at"] >= asked_at)
 
 
+class WorkflowFiles(Protocol):
+    """What runs need of the workflow files of a project."""
+
+    @property
+    def registry(self) -> Registry:
+        """The registry of everything the files may name."""
+
+    @property
+    def shelf(self) -> WorkflowShelf:
+        """The shelf of workflow files."""
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """The checkpoint files of the project."""
+
+    def base(self, spec: WorkflowSpec) -> Path:
+        """Return the folder from which paths in a file start."""
+
+
 class WorkflowRuns:
     """Starts and finds runs of one workflow."""
 
     def __init__(
         self,
-        workflows: Workflows,
+        workflows: WorkflowFiles,
         spec: WorkflowSpec,
         listener: events.Listener | None = None,
     ) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from detent.front_door import opened
 
 _WHERE = {
+    "Reference": "detent.flows.workflow.references",
     "action": "detent.flows.workflow.registry",
     "agent": "detent.flows.workflow.registry",
     "context_builder": "detent.flows.workflow.registry",
@@ -19,6 +20,7 @@ _WHERE = {
 }
 
 if TYPE_CHECKING:
+    from detent.flows.workflow.references import Reference as Reference
     from detent.flows.workflow.registry import action as action
     from detent.flows.workflow.registry import agent as agent
     from detent.flows.workflow.registry import context_builder as context_builder

@@ -268,7 +268,7 @@ def test_without_a_yes_nothing_is_written(detent, ran, folder, monkeypatch):
     assert (said.code, said.err.endswith("Nothing was changed.\n")) == (0, True)
     answer(monkeypatch, "")
     said = detent("autonomy", "report", "--apply")
-    assert (said.code, "say --yes" in said.err) == (2, True)
+    assert (said.code, "confirm with --yes" in said.err) == (2, True)
     assert (folder / "detent.yaml").read_text() == SETTINGS
 
 

@@ -45,7 +45,9 @@ def test_runs_of_a_dead_worker_are_told_with_the_command(detent, spawn, folder):
     assert need["runs"] == ["r1"]
     assert need["command"] == "detent resume --all"
     (worker_id,) = said.json["store"]["workers_dead"]
-    assert need["what"] == f"Run r1 was being driven by worker {worker_id}, which died; nobody drives it now."
+    assert (
+        need["what"] == f"Run r1 was being driven by worker {worker_id}, which died; no worker drives it now."
+    )
     shown = detent("doctor")
     assert shown.code == 1
     assert "    detent resume --all" in shown.lines
@@ -73,11 +75,11 @@ async def test_of_dead_workers_only_those_whose_runs_were_left_are_named(folder)
         await store.beat(Worker(worker, this_host(), 2**22 + 1, 1.0), 60)
     await store.create(new("r1", worker="w2"))
     (need,) = (await run_needs(store, SystemClock(), no_problem)).needs
-    assert need.what == "Run r1 was being driven by worker w2, which died; nobody drives it now."
+    assert need.what == "Run r1 was being driven by worker w2, which died; no worker drives it now."
     await store.create(new("r2", worker="w4"))
     await store.create(new("r3", worker="w4"))
     (need,) = (await run_needs(store, SystemClock(), no_problem)).needs
-    assert need.what == "3 runs were being driven by workers that died (w2, w4); nobody drives them now."
+    assert need.what == "3 runs were being driven by workers that died (w2, w4); no worker drives them now."
     await store.close()
 
 

@@ -107,8 +107,8 @@ def test_the_file_is_replaced_at_one_stroke_and_keeps_its_rights(tmp_path):
 def test_a_file_changed_meanwhile_is_left_alone(tmp_path):
     file = tmp_path / "detent.yaml"
     file.write_text("a: 3\n")
-    with pytest.raises(ConfigurationError, match="changed by somebody else"):
+    with pytest.raises(ConfigurationError, match="changed by another process"):
         write(file, b"a: 1\n", "a: 2\n")
-    with pytest.raises(ConfigurationError, match="changed by somebody else"):
+    with pytest.raises(ConfigurationError, match="changed by another process"):
         write(file, None, "a: 2\n")
     assert file.read_text() == "a: 3\n"

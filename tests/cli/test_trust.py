@@ -75,7 +75,7 @@ def test_a_folder_of_ones_own_is_trusted_whatever_is_in_it(stranger, detent):
 
 def test_without_a_person_to_ask_nothing_is_trusted(stranger, detent):
     said = detent("trust")
-    assert (said.code, "say --yes" in said.err) == (2, True)
+    assert (said.code, "confirm with --yes" in said.err) == (2, True)
     assert detent("workflow", "run", "greet").code == 2
 
 

@@ -255,7 +255,7 @@ def test_mistakes_that_no_plugin_could_mend_are_still_reported(parts, detent):
     said = detent("workflow", "validate", "parts")
     assert said.code == 2
     assert "E007 there is no input 'nobody'." in said.out
-    assert "E014 prerequisite 'command' needs to be told what" in said.out
+    assert "E014 prerequisite 'command' needs an argument" in said.out
 
 
 def test_a_name_that_is_not_found_may_be_in_a_plugin_that_is_left_out(parts, detent):

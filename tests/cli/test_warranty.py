@@ -183,7 +183,7 @@ def test_settings_in_the_spelling_of_before_are_read_with_a_hint(desk, detent):
     (desk / "config.yaml").write_text("orchestration: {max_steps: 2}")
     said = detent("run", "warranty", "--once")
     assert "Hint (config.yaml, line 1)" in said.err
-    assert "move there: orchestration." in said.err
+    assert "move these there: orchestration." in said.err
     assert "max_steps" in said.out
     assert "Hint" not in detent("run", "warranty", "--once", "--quiet").err
 
@@ -333,7 +333,7 @@ def test_a_model_that_is_not_there_ends_with_3_where_it_would_be_asked(desk, det
     (desk / "config.yaml").write_text(f"{config}\n{server}\n")
     said = detent("run", "warranty", "--once")
     assert said.code == 3, said
-    assert f"nobody answers at 127.0.0.1:{closed_port}" in said.err
+    assert f"there is no answer at 127.0.0.1:{closed_port}" in said.err
     assert len(list((desk / "mail/inbox").glob("*.eml"))) == 7
     if config == AGENT:
         forced = detent("run", "warranty", "--once", "--mode", "01-extract-serial=deterministic")

@@ -251,7 +251,7 @@ def test_inputs_come_from_a_file_and_the_command_line_which_is_stronger(detent, 
         (["-i", "hwo=x", "-i", "many=some"], ["2 problems", "hwo", "Did you mean 'who'?", "many"]),
         (["-i", "who"], ["-i takes NAME=VALUE"]),
         (["--input-file", "nowhere.json"], ["nowhere.json"]),
-        (["--restart", "--from", "spot"], ["--restart and --from cannot be said together"]),
+        (["--restart", "--from", "spot"], ["--restart and --from cannot be combined"]),
         (["--from-run", "r1"], ["--step"]),
         (["--step", "9"], ["steps 1 to 4; there is no step 9"]),
         (["--step", "tow"], ["no step 'tow'", "Did you mean 'two'?"]),
@@ -397,7 +397,7 @@ def test_a_changed_file_is_refused_with_the_difference_and_the_ways_out(detent, 
     assert said.code == 2
     assert f"Run {run} of 'line' was begun before its file was changed:" in said.err
     assert "  steps two kwargs text: two ${{ inputs.who }} → TWO ${{ inputs.who }}" in said.err.splitlines()
-    assert "To begin anew: detent workflow run line -i who=Ada --restart" in said.err
+    assert "To start over: detent workflow run line -i who=Ada --restart" in said.err
     assert "steps two kwargs text" in detent("resume", run).err
     assert log(folder) == ["+one Ada"]
     edit(folder, "line", "TWO", "two")
@@ -1144,3 +1144,51 @@ def test_a_dry_run_lists_the_steps_of_subworkflows_loops_and_branches(detent, fo
     found = {one["path"]: (one["of"], one["depth"], one["effects"]) for one in plan}
     assert found["each/inner/begin"] == ("part", 2, ["shop.put"])
     assert found["below/pick/yes"] == ("part", 2, [])
+
+
+ORDERS = """\
+version: "1.0"
+name: orders
+steps:
+  - {name: read, type: python, action: read_table, kwargs: {path: orders.csv, batch: 2}}
+  - {name: rows, type: python, action: check_rows,
+     kwargs: {table: "${{ steps.read.output.ref }}", rules: {amount: integer}}}
+  - name: each
+    type: loop
+    for_each: "${{ steps.rows.output.batches }}"
+    steps:
+      - {name: add, type: python, action: add_up, kwargs: {orders: "${{ item }}"}}
+  - {name: all, type: python, action: add_up, kwargs: {orders: "${{ steps.read.output.ref }}"}}
+  - {name: raw, type: python, action: size_of, kwargs: {batch: "${{ steps.rows.output.batches[0] }}"}}
+outputs:
+  parts: "${{ steps.each.output }}"
+  total: "${{ steps.all.output.total }}"
+  raw: "${{ steps.raw.output.size }}"
+"""
+
+OWN_ACTIONS = """
+from detent.workflow import Reference, action
+
+
+@action("add_up", intent="Add up the amounts of the orders given.")
+def add_up(orders: list[dict]) -> dict:
+    total = sum(int(order["amount"]) for order in orders)
+    return {"total": total, "from": [order["name"] for order in orders]}
+
+
+@action("size_of", intent="Say how many bytes a batch takes.")
+def size_of(batch: Reference) -> dict:
+    return {"size": batch["size"]}
+"""
+
+
+def test_an_action_of_ones_own_gets_rows_where_steps_pass_references(detent, folder):
+    (folder / "orders.csv").write_text("name,amount\nAda,3\nBob,4\nCy,5\n")
+    (folder / "own.py").write_text(OWN_ACTIONS)
+    (folder / "orders.yaml").write_text(ORDERS)
+    ran = detent("workflow", "run", "orders.yaml", "--plugin", "own.py", "--json")
+    assert ran.code == 0, ran.err
+    output = json.loads(ran.out)["final_output"]
+    assert [part["from"] for (part,) in output["parts"]] == [["Ada", "Bob"], ["Cy"]]
+    assert output["total"] == 12
+    assert output["raw"] > 40

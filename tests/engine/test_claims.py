@@ -10,13 +10,14 @@ from detent.engine.flow import Migration
 from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.step import Step
 from detent.engine.step_failures import Transient
-from detent.engine.tools import Tool
+from detent.engine.tools import NOT_DONE, Tool
 from detent.kernel.entries import Claimed
 from detent.kernel.errors import (
     ConfigurationError,
     DefinitionChanged,
     FlowNotFound,
     RunBusy,
+    RunExists,
     RunNotFound,
     RunStateError,
 )
@@ -190,6 +191,41 @@ class TestRoom:
         engine.active.taking.discard(run_id)
         await until(lambda: _status(engine, run_id, Status.SUCCEEDED))
         serving.cancel()
+
+    async def test_a_run_that_is_being_claimed_stays_so_when_its_parent_starts_it_anew(self, bench):
+        """After a crash a parent asks for its children while other tasks claim them: each has one driver."""
+        performed = []
+
+        async def book(parcel: str) -> None:
+            performed.append(parcel)
+            await asyncio.sleep(0.02)
+
+        def found(parcel: str):
+            return {} if parcel in performed else NOT_DONE
+
+        def work(ctx):
+            return Outcome(effects=[Effect("book", {"parcel": ctx.run_id})])
+
+        kid = one_step(work, name="kid", tools=[Tool("book", book, probe=found)])
+        engine = await bench.engine(kid)
+        await engine.start("kid", run_id="top.p0", drive=False)
+        load, claimed = engine.store.saved_fold, asyncio.Event()
+
+        async def slow(run_id):
+            claimed.set()
+            await asyncio.sleep(0.02)
+            return await load(run_id)
+
+        engine.store.saved_fold = slow
+        resuming = asyncio.ensure_future(engine.resume("top.p0"))
+        await claimed.wait()
+        with pytest.raises(RunExists):
+            await engine.start("kid", run_id="top.p0")
+        with pytest.raises(RunBusy):
+            await engine.resume("top.p0")
+        await resuming
+        assert (await engine.finish("top.p0")).status is Status.SUCCEEDED
+        assert performed == ["top.p0"]
 
     async def test_a_run_that_queues_for_long_is_given_back(self, bench):
         """It comes back from a retry and finds the only slot taken; another worker has room."""

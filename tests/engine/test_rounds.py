@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
+from contextlib import nullcontext
 
 import pytest
 
@@ -15,6 +16,7 @@ from detent.kernel.entries import Entry, Noted, Proposed, Started
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import Run
 from detent.kernel.status import Status
+from detent.testing.rounds import from_the_top
 from tests.engine import answers
 from tests.engine.conftest import flow_of, journal, kinds, one_step
 
@@ -63,6 +65,13 @@ class Repo:
 @pytest.fixture
 def repo() -> Repo:
     return Repo()
+
+
+@pytest.fixture(autouse=True, params=["kept", "from the top"])
+def passes(request):
+    """Each test with the step kept in memory, and with one called again from its top after every effect."""
+    with from_the_top() if request.param == "from the top" else nullcontext():
+        yield request.param
 
 
 async def test_a_receipt_comes_back_and_the_step_goes_on_with_it(bench, repo):
@@ -248,7 +257,7 @@ async def test_a_transient_failure_is_tried_again_and_the_step_goes_on(bench, re
     assert (await engine.run("flow")).data == {"got": "done", "then": 1}
 
 
-async def test_effects_asked_for_side_by_side_are_one_round(bench, repo):
+async def test_effects_asked_for_side_by_side_are_performed_one_at_a_time(bench, repo):
     async def work(ctx):
         both = await asyncio.gather(ctx.perform("command", line="a"), ctx.perform("command", line="b"))
         return {"lines": [receipt["line"] for receipt in both]}
@@ -257,7 +266,7 @@ async def test_effects_asked_for_side_by_side_are_one_round(bench, repo):
     run = await engine.run("flow")
     assert run.data == {"lines": ["a", "b"]}
     proposals = [entry.body for entry in await journal(engine, run.id) if isinstance(entry.body, Proposed)]
-    assert [[item["args"]["line"] for item in body.effects] for body in proposals] == [["a", "b"]]
+    assert [[item["args"]["line"] for item in body.effects] for body in proposals] == [["a"], ["b"]]
 
 
 async def test_a_task_group_works_as_well(bench, repo):
@@ -292,7 +301,8 @@ async def test_a_step_that_takes_another_way_the_second_time_is_stopped(bench, r
         await ctx.perform("command", line=f"at {next(numbers)}")
         await ctx.perform("command", line="then")
 
-    run = await (await bench.engine(one_step(work, also=("failed",), tools=repo.tools()))).run("flow")
+    with from_the_top():
+        run = await (await bench.engine(one_step(work, also=("failed",), tools=repo.tools()))).run("flow")
     assert run.status is Status.FAILED
     assert repo.acts == ["at 0"]
     assert "ctx.once" in run.error
@@ -306,7 +316,8 @@ async def test_a_step_that_ends_before_it_comes_to_what_it_did_is_stopped(bench,
             await ctx.perform("command", line="a")
         return {"ended": True}
 
-    run = await (await bench.engine(one_step(work, also=("failed",), tools=repo.tools()))).run("flow")
+    with from_the_top():
+        run = await (await bench.engine(one_step(work, also=("failed",), tools=repo.tools()))).run("flow")
     assert run.status is Status.FAILED
     assert "ended" not in run.data
 
@@ -446,9 +457,218 @@ class TestProbes:
     async def test_a_probe_by_key_is(self, bench):
         acts = []
 
-        async def probe(call, line: str) -> dict:
+        async def probe(call, line: str):
             return {"n": 7} if call.idempotency_key in acts else NOT_DONE
 
         engine = await bench.engine(self.flow(acts, probe=probe, probe_wants_call=True))
         assert (await engine.run("flow")).data == {"runs": [1, 7]}
         assert len(set(acts)) == 2
+
+
+class TestNaturalCode:
+    """What people write around an effect: clean-up, retries, broad excepts, tasks."""
+
+    async def run(self, bench, repo, work, **options):
+        engine = await bench.engine(one_step(work, also=("failed",), tools=repo.tools(), **options))
+        return await engine.run("flow")
+
+    async def test_clean_up_comes_after_the_work(self, bench, repo):
+        async def work(ctx):
+            try:
+                await ctx.perform("command", line="a")
+                await ctx.perform("command", line="b")
+            finally:
+                await ctx.perform("command", line="clean")
+
+        assert (await self.run(bench, repo, work)).status is Status.SUCCEEDED
+        assert repo.acts == ["a", "b", "clean"]
+
+    async def test_a_rollback_in_a_broad_except_is_for_failures(self, bench, repo):
+        async def work(ctx):
+            try:
+                await ctx.perform("command", line="a")
+                await ctx.perform("command", line="b")
+            except BaseException:
+                await ctx.perform("command", line="roll back")
+                return {"how": "rolled back"}
+            return {"how": "done"}
+
+        assert (await self.run(bench, repo, work)).data == {"how": "done"}
+        assert repo.acts == ["a", "b"]
+
+    async def test_a_flag_set_behind_an_effect_is_set(self, bench, repo):
+        async def work(ctx):
+            done = False
+            try:
+                await ctx.perform("command", line="a")
+                done = True
+            finally:
+                if not done:
+                    await ctx.perform("command", line="undo")
+
+        assert (await self.run(bench, repo, work)).status is Status.SUCCEEDED
+        assert repo.acts == ["a"]
+
+    async def test_a_retry_loop_that_catches_everything_performs_it_once(self, bench, repo):
+        async def work(ctx):
+            for _ in range(3):
+                try:
+                    return {"run": (await ctx.perform("command", line="a"))["run"]}
+                except BaseException:
+                    continue
+
+        assert (await self.run(bench, repo, work)).data == {"run": 1}
+        assert repo.acts == ["a"]
+
+    @pytest.mark.parametrize("pause", [0, 0.005])
+    @pytest.mark.parametrize("how", ["gather", "group"])
+    async def test_chains_of_effects_side_by_side(self, bench, repo, how, pause):
+        async def chain(ctx, letter):
+            lines = []
+            for number in range(3):
+                await asyncio.sleep(pause if letter == "q" else 0)
+                lines.append((await ctx.perform("command", line=f"{letter}{number}"))["line"])
+            return lines
+
+        async def work(ctx):
+            if how == "gather":
+                return {"chains": await asyncio.gather(chain(ctx, "p"), chain(ctx, "q"))}
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(chain(ctx, letter)) for letter in "pq"]
+            return {"chains": [task.result() for task in tasks]}
+
+        run = await self.run(bench, repo, work)
+        assert run.data == {"chains": [["p0", "p1", "p2"], ["q0", "q1", "q2"]]}
+        assert sorted(repo.acts) == ["p0", "p1", "p2", "q0", "q1", "q2"]
+
+    async def test_a_task_left_behind_performs_nothing_after_its_step(self, bench, repo):
+        late = []
+
+        async def work(ctx):
+            async def linger():
+                await asyncio.sleep(0.02)
+                await ctx.perform("command", line="late")
+
+            late.append(asyncio.ensure_future(linger()))
+            await ctx.perform("command", line="a")
+
+        assert (await self.run(bench, repo, work)).status is Status.SUCCEEDED
+        await asyncio.gather(*late, return_exceptions=True)
+        assert repo.acts == ["a"]
+
+    async def test_an_effect_that_nobody_waits_for_is_settled_before_the_step_ends(self, bench, repo):
+        async def work(ctx):
+            task = asyncio.ensure_future(ctx.perform("command", line="a"))
+            await asyncio.sleep(0)
+            return {"left": not task.done()}
+
+        assert (await self.run(bench, repo, work)).status is Status.SUCCEEDED
+        assert repo.acts == ["a"]
+
+    async def test_a_receipt_that_is_not_known_yet_is_refused(self, bench, repo):
+        async def work(ctx):
+            later = ctx.propose("tag", name="v1")
+            await ctx.perform("command", line=later.tag)
+
+        run = await self.run(bench, repo, work)
+        assert run.status is Status.FAILED
+        assert "only proposed" in run.error
+        assert repo.acts == []
+
+    async def test_the_time_of_an_effect_does_not_count_against_the_step(self, bench, repo):
+        async def slow() -> str:
+            await asyncio.sleep(0.3)
+            return "done"
+
+        async def work(ctx):
+            return {"got": await ctx.perform("slow")}
+
+        flow = one_step(Step("work", work, timeout=0.2), tools=[Tool("slow", slow)])
+        assert (await (await bench.engine(flow)).run("flow")).data == {"got": "done"}
+
+    async def test_a_step_that_runs_out_of_time_beside_an_effect_leaves_it_settled(self, bench, repo):
+        tries, tasks = itertools.count(), []
+
+        async def slow() -> str:
+            repo.acts.append("slow")
+            await asyncio.sleep(0.05)
+            return "done"
+
+        async def work(ctx):
+            if next(tries) == 0:
+                tasks.append(asyncio.ensure_future(ctx.perform("slow")))
+                await asyncio.sleep(0.01)
+                raise TimeoutError("too slow")
+            return {"got": await ctx.perform("slow")}
+
+        flow = one_step(Step("work", work, retry=NO_WAIT), tools=[Tool("slow", slow)])
+        assert (await (await bench.engine(flow)).run("flow")).data == {"got": "done"}
+        assert repo.acts == ["slow"]
+
+    async def test_a_run_with_a_refusal_that_was_handled_can_be_reopened(self, bench, repo):
+        broken = [True]
+
+        async def api() -> None:
+            repo.acts.append("api")
+            raise ToolError("down", "not today")
+
+        async def work(ctx):
+            try:
+                await ctx.perform("api")
+            except ToolError:
+                await ctx.perform("command", line="fallback")
+            if broken:
+                raise ValueError("a bug")
+            return {"ok": True}
+
+        flow = one_step(work, also=("failed",), tools=[*repo.tools(), Tool("api", api)])
+        engine = await bench.engine(flow)
+        run_id = (await engine.run("flow")).id
+        broken.clear()
+        await engine.reopen(run_id)
+        assert (await engine.finish(run_id)).data == {"ok": True}
+        assert repo.acts == ["api", "fallback"]
+
+    async def test_an_effect_that_failed_last_is_tried_again_when_the_run_is_reopened(self, bench, repo):
+        down = [True]
+
+        async def api() -> str:
+            repo.acts.append("api")
+            if down:
+                raise ToolError("down")
+            return "up"
+
+        async def work(ctx):
+            await ctx.perform("command", line="a")
+            return {"got": await ctx.perform("api")}
+
+        flow = one_step(work, also=("failed",), tools=[*repo.tools(), Tool("api", api)])
+        engine = await bench.engine(flow)
+        run_id = (await engine.run("flow")).id
+        down.clear()
+        await engine.reopen(run_id)
+        assert (await engine.finish(run_id)).data == {"got": "up"}
+        assert repo.acts == ["a", "api", "api"]
+
+    async def test_cancelled_between_rounds_it_stops_there(self, bench, repo):
+        entered = asyncio.Event()
+
+        async def slow() -> str:
+            entered.set()
+            await asyncio.sleep(0.05)
+            repo.acts.append("slow")
+            return "done"
+
+        async def work(ctx):
+            await ctx.perform("slow")
+            await ctx.perform("command", line="never")
+
+        machine = {"work": ["done", "back"], "back": ["failed"]}
+        flow = flow_of(machine, {"work": work, "back": lambda ctx: "failed"}, undoing="back",
+                       tools=[*repo.tools(), Tool("slow", slow)])  # fmt: skip
+        engine = await bench.engine(flow)
+        run_id = await engine.start("flow")
+        await entered.wait()
+        await engine.cancel(run_id, reason="enough", by="ada", undo=True)
+        await engine.finish(run_id)
+        assert repo.acts == ["slow"]

@@ -144,7 +144,7 @@ def test_all_problems_of_all_layers_are_told_at_once_with_their_lines(tmp_path):
     assert [one.split(" is ")[0].split(";")[0] for one in found] == [
         "detent.yaml, line 4: steps.read: mode",
         "detent.yaml, line 6: steps.read: budget.tokens",
-        "detent.yaml, line 11: model says id and model_id, which are the same",
+        "detent.yaml, line 11: model has id and model_id, which mean the same",
         "detent.yaml, line 11: model: temperature",
         "detent.yaml, line 12: autonomy.demote: Rules of evidence: demote_hard (9)",
         "detent.yaml, line 1: 'models.big.kind'",

@@ -94,9 +94,9 @@ def test_relative_paths_start_from_the_file_that_says_them(tmp_path):
         ("models: {big: openai}", "detent.yaml, line 1: 'models.big' takes named values"),
         (
             "models: {big: {kind: opnai}}",
-            "line 1: 'models.big.kind' is no kind of model. Did you mean 'openai'?",
+            "line 1: 'models.big.kind' is not a kind of model. Did you mean 'openai'?",
         ),
-        ("models: {big: {kind: openai, id: a, model_id: b}}", "'models.big' says id and model_id"),
+        ("models: {big: {kind: openai, id: a, model_id: b}}", "'models.big' has id and model_id"),
         ("models: {big: {kind: openai, model_id: 3}}", "'models.big.model_id' takes the name of a model"),
     ],
 )
@@ -117,7 +117,7 @@ def test_an_option_nobody_knows_is_told_with_the_line_of_its_provider(tmp_path):
 def test_an_address_without_a_provider_is_told(tmp_path):
     found = executors(tmp_path, "model: {base_url: 'http://127.0.0.1:1'}")
     assert found.problems() == [
-        "detent.yaml, line 1: 'model.base_url' belongs to a provider; say which with model.provider."
+        "detent.yaml, line 1: 'model.base_url' belongs to a provider; name it with model.provider."
     ]
 
 

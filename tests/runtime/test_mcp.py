@@ -138,7 +138,7 @@ class TestAttaching:
     def test_an_effect_used_as_a_query_is_found_when_the_flow_is_checked(self, tmp_path):
         flow = flow_of(queries=("docs.create_page",))
         mcp_for(read(tmp_path, WHOLE), [flow])
-        with pytest.raises(DefinitionError, match="is a effect, not a query"):
+        with pytest.raises(DefinitionError, match="is an effect, not a query"):
             flow.check()
 
     def test_a_tool_of_the_flows_own_is_not_replaced(self, tmp_path):

@@ -52,7 +52,7 @@ async def release(
 
     workspace = options.workspace()
     if not hold and answer is None:
-        hold, answer = (await _asked(workspace, run, doubt=False)) or (hold, answer)
+        hold, answer = (await _ask_person(workspace, run, doubt=False)) or (hold, answer)
 
     async def act(engine: Engine, run_id: str) -> None:
         value = None if answer is None else read_answer(answer)
@@ -63,7 +63,7 @@ async def release(
         async with _explained(workspace, engine, run_id):
             await engine.release(run_id, value, hold=hold, by=by, drive=not options.detach)
 
-    return await see_through(workspace, run, act, options, told="released")
+    return await see_through(workspace, run, act, options, done="released")
 
 
 @takes("detach", "json", "quiet", "project", "log")
@@ -87,21 +87,23 @@ async def resolve(
     from detent.cli.values import read_json
     from detent.engine.commands import UNSAID
 
-    given = UNSAID if receipt is None else read_json(receipt, "--receipt")
+    receipt_value = UNSAID if receipt is None else read_json(receipt, "--receipt")
     workspace = options.workspace()
     if not hold and how is None:
-        hold, how = (await _asked(workspace, run, doubt=True)) or (hold, how)
+        hold, how = (await _ask_person(workspace, run, doubt=True)) or (hold, how)
 
     async def act(engine: Engine, run_id: str) -> None:
         if how is None:
-            raise await _unsaid(workspace, engine, run_id)
+            raise await _missing_answer(workspace, engine, run_id)
         async with _explained(workspace, engine, run_id):
-            await engine.resolve(run_id, how, hold=hold, receipt=given, by=by, drive=not options.detach)
+            await engine.resolve(
+                run_id, how, hold=hold, receipt=receipt_value, by=by, drive=not options.detach
+            )
 
-    return await see_through(workspace, run, act, options, told="settled")
+    return await see_through(workspace, run, act, options, done="settled")
 
 
-async def _asked(workspace: Workspace, run_prefix: str, *, doubt: bool) -> tuple[str, str] | None:
+async def _ask_person(workspace: Workspace, run_prefix: str, *, doubt: bool) -> tuple[str, str] | None:
     """Show a person at a terminal the open question and read the answer: its token and the text.
 
     None without a terminal, or unless exactly one question is open.
@@ -131,7 +133,7 @@ async def _asked(workspace: Workspace, run_prefix: str, *, doubt: bool) -> tuple
     return run.token(hold.name), answer.strip()
 
 
-async def _unsaid(workspace: Workspace, engine: Engine, run_id: str) -> DetentError:
+async def _missing_answer(workspace: Workspace, engine: Engine, run_id: str) -> DetentError:
     """The error for `resolve` without an answer, with the commands that settle the effect in doubt."""
     from detent.cli import run_status
     from detent.kernel.errors import ConfigurationError, RunStateError
@@ -170,7 +172,7 @@ async def reopen(options: Options, run: RunId, reason: Reason = "", by: By = "pe
     async def act(engine: Engine, run_id: str) -> None:
         await engine.reopen(run_id, budget=budget, reason=reason, by=by, drive=not options.detach)
 
-    return await see_through(workspace, run, act, options, told="reopened")
+    return await see_through(workspace, run, act, options, done="reopened")
 
 
 @takes("json", "quiet", "project")
@@ -248,7 +250,7 @@ async def fork(
         if not options.detach:
             await engine.resume(new_id)
 
-    return await see_through(workspace, run, act, options, told="forked", new_id=new_id)
+    return await see_through(workspace, run, act, options, done="forked", new_id=new_id)
 
 
 async def _entry_at(engine: Engine, run_id: str, position: str) -> int:
@@ -304,11 +306,11 @@ async def purge(
         dropped = await store.purge(run_id, before)
         purged = [await kind.purge(workspace.settings, store, run_id, before) for kind in kinds()]
     number = sum(result.files for result in purged)
-    kept = [line for result in purged for line in result.kept]
+    still_needed = [line for result in purged for line in result.kept]
     if options.json:
-        say_json({"dropped": dropped, "files": number, "kept": kept})
+        say_json({"dropped": dropped, "files": number, "kept": still_needed})
         return
     files = f", {count(number, 'file')}" if number else ""
     say(f"{count(dropped, 'value')}{files} dropped.")
-    for line in kept:
+    for line in still_needed:
         say(f"Files are kept for {line}.")

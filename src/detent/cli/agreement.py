@@ -83,7 +83,7 @@ def report(
     from detent.cli.workspace import run_async
 
     workspace = options.workspace(looks=not apply)
-    selection = _Wanted(list(steps or ()), flow, read_time(since, "--since"))
+    selection = _Selection(list(steps or ()), flow, read_time(since, "--since"))
     rows, advice = run_async(_report(workspace, selection))
     shown = [row for row in rows if all_ or row.newest]
     if options.json or options.format is not Format.table:
@@ -104,7 +104,7 @@ def report(
         _apply(workspace, advice, yes)
 
 
-class _Wanted:
+class _Selection:
     """The steps and the period a report covers."""
 
     def __init__(self, steps: list[str], flow: str | None, since: float | None) -> None:
@@ -159,7 +159,7 @@ class _Advice:
         }
 
 
-async def _report(workspace: Workspace, selection: _Wanted) -> tuple[list[StepFigures], list[_Advice]]:
+async def _report(workspace: Workspace, selection: _Selection) -> tuple[list[StepFigures], list[_Advice]]:
     from detent.dispatch.agreement import Agreement
     from detent.engine.journal_reader import read
     from detent.engine.ports import RunQuery
@@ -406,5 +406,7 @@ def _agreed(question: str) -> bool:
     print(f"{clean(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     reply = sys.stdin.readline()
     if not reply:
-        raise ConfigurationError("Nobody answered, so nothing was changed. Where nobody can, say --yes.")
+        raise ConfigurationError(
+            "No answer was given, so nothing was changed. Without a terminal, confirm with --yes."
+        )
     return reply.strip().lower() in ("y", "yes")

@@ -211,7 +211,7 @@ def _refused(checked: Checked, strict: bool) -> bool:
 
 
 def _print_checked(checked: Checked, refused: bool) -> None:
-    """Print the problems of a definition, then what they come to."""
+    """Print the problems of a definition, then a summary."""
     from detent.cli.output import clean, paint, say
     from detent.insight.formatting import count
 
@@ -234,7 +234,7 @@ def _print_checked(checked: Checked, refused: bool) -> None:
 
 
 def show_definition(options: Options, workspace: Workspace, target: str, *, kind: Kind | None = None) -> None:
-    """Print what a definition, or a flow made by code, consists of."""
+    """Print the parts of a definition, or of a flow made by code."""
     from detent.cli.output import say_page, say_plain
 
     definition = workspace.definition(target, kind)
@@ -277,7 +277,7 @@ class Picture(str, enum.Enum):
 
 
 class Direction(str, enum.Enum):
-    """Which way a flowchart runs."""
+    """Direction of a flowchart."""
 
     TD = "TD"
     LR = "LR"
@@ -407,10 +407,10 @@ async def try_step(
     from detent.runtime.dispatch_settings import dispatch_settings
 
     workspace = options.workspace()
-    given = read_object(data, "--data") if data is not None else {}
-    if not isinstance(given, dict):
+    base = read_object(data, "--data") if data is not None else {}
+    if not isinstance(base, dict):
         raise ConfigurationError("--data: a step works on a JSON object of names and values.")
-    values = {**given, **read_sets(sets)}
+    values = {**base, **read_sets(sets)}
     definition = workspace.definition(target, kind)
     flow = workspace.pick(target, definition).flow
     dispatch = dispatch_settings(

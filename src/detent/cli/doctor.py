@@ -142,7 +142,11 @@ async def _store(workspace: Workspace, report: dict[str, Any], deep: bool) -> di
     report["needs"] = [need.to_plain(workspace.command) for need in needs]
     readable = isinstance(place, Path) and shared(place)
     async with workspace.store() as store:
-        facts = {"reachable": True, **await store.facts(), **await _standing(workspace, store, report)}
+        facts = {
+            "reachable": True,
+            **await store.facts(),
+            **await _workers_and_runs(workspace, store, report),
+        }
     if readable and isinstance(place, Path):
         facts["rights"] = (
             f"{READABLE}, and that could not be changed: chmod 600 {place}"
@@ -152,7 +156,7 @@ async def _store(workspace: Workspace, report: dict[str, Any], deep: bool) -> di
     return facts
 
 
-async def _standing(workspace: Workspace, store: Store, report: dict[str, Any]) -> dict[str, Any]:
+async def _workers_and_runs(workspace: Workspace, store: Store, report: dict[str, Any]) -> dict[str, Any]:
     """Collect what the store knows about workers and runs."""
     from detent.engine.clock import SystemClock
     from detent.runtime.store_health import definition_problem, run_needs
@@ -223,9 +227,9 @@ def _print(report: dict[str, Any]) -> None:
                     ("  rights", store.get("rights", "")),
                     ("  runs", counts or "none"),
                     ("  workers", f"{alive} alive" + _listed(", dead", store["workers_dead"])),
-                    ("  interrupted", _with(store["loose_runs"], "detent resume --all")),
-                    ("  due", _with(store["due_runs"], "detent resume --all")),
-                    ("  attention", _with(store["attention_runs"], "detent show RUN")),
+                    ("  interrupted", _problem_line(store["loose_runs"], "detent resume --all")),
+                    ("  due", _problem_line(store["due_runs"], "detent resume --all")),
+                    ("  attention", _problem_line(store["attention_runs"], "detent show RUN")),
                 ]
             )
     say()
@@ -246,7 +250,7 @@ def _print(report: dict[str, Any]) -> None:
         say(f"{good}: nothing is wrong.")
 
 
-def _with(runs: list[str], command: str) -> str:
+def _problem_line(runs: list[str], command: str) -> str:
     """One problem over several runs: their number, the first few, and the command that helps."""
     if not runs:
         return "none"

@@ -39,16 +39,16 @@ async def drive(
     *,
     flow: str,
     run_id: str | None = None,
-    told: str = "",
+    done: str = "",
     kind: Kind | None = None,
     lines: Any = None,
     plain: Plain | None = None,
 ) -> int:
-    """Begin, drive the run until it ends or waits, print how it stands; gives the exit code.
+    """Start or change a run, drive it until it ends or waits, print its status; return the exit code.
 
-    A run above it that waits for it goes on with it. `run_id` is known before a run that is only changed;
-    `told` says in a word what was done where nothing is driven. The `kind` of the flow says how it is shown;
-    `lines` show it as it goes where the caller has its own.
+    A parent run that waits for it is driven as well. `run_id` is given if an existing run is changed; `done`
+    is a word for the change, printed if nothing is driven. The `kind` of the flow decides how it is shown;
+    `lines` replaces the progress display.
     """
     kind = kind or workspace.catalog.kind_of(flow)
     detach = options.detach
@@ -73,7 +73,7 @@ async def drive(
     elif shown and not stopped:
         await tell(workspace, engine, result, kind, shown=getattr(lines, "failure", None))
     elif detach:
-        say(f"{own.id} {told}".rstrip())
+        say(f"{own.id} {done}".rstrip())
         say(f"  {again()}   (or leave it to: detent serve)")
     elif not stopped:
         say(own.id)
@@ -86,7 +86,7 @@ async def drive(
 async def tell(
     workspace: Workspace, engine: Engine, run: Run, kind: Kind | None = None, *, shown: str | None = None
 ) -> None:
-    """Print how a run stands, as its kind has it, but not again an error that was `shown`."""
+    """Print the status of a run in the way of its kind; an error already `shown` is not repeated."""
     kind = kind or workspace.catalog.kind_of(run.flow)
     if kind is None or not await kind.tell_ending(workspace, engine, run):
         run_status.tell(workspace, run, shown=shown)
@@ -109,16 +109,16 @@ async def _finished(engine: Engine, run_id: str) -> None:
             return
         above = await engine.store.row(row.parent)
         if above.now.status is not Status.WAITING and engine.active.under_way(above.id) is None:
-            return  # it does not wait, and this process does not drive it
+            return  # the parent does not wait, and this process does not drive it
         run_id = above.id
 
 
 async def drive_many(
     engine: Engine, runs: AsyncIterator[str], begun: list[str], *, again: str, progress: BatchProgress | None
 ) -> tuple[list[Run], bool]:
-    """Drive each run that `runs` begins until it ends or waits; gives them, and whether a stop was asked for.
+    """Drive each run that `runs` starts until it ends or waits; return them and whether a stop was requested.
 
-    `begun` is filled with the ids of all.
+    The ids of all are added to `begun`.
     """
     results: list[Run] = []
     window = asyncio.Semaphore(IN_FLIGHT)
@@ -128,7 +128,7 @@ async def drive_many(
             result = await engine.finish(run_id, patience=PATIENCE)
         finally:
             window.release()
-        if result.status is not Status.RUNNING:  # it is, when this process was told to stop
+        if result.status is not Status.RUNNING:  # it is running if this process was stopped
             results.append(result)
             if progress is not None:
                 progress.done(result.status.value)

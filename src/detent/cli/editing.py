@@ -38,7 +38,7 @@ def write(file: Path, old: bytes | None, new: str) -> None:
     beside = place.with_name(f".{place.name}.{os.getpid()}.tmp")
     try:
         if (place.read_bytes() if place.exists() else None) != old:
-            raise ConfigurationError(f"{file.name} was changed by somebody else meanwhile. Try again.")
+            raise ConfigurationError(f"{file.name} was changed by another process meanwhile. Try again.")
         try:
             with beside.open("wb") as stream:
                 stream.write(new.encode("utf-8"))

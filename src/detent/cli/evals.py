@@ -138,7 +138,7 @@ class _Call:
     """One invocation of the command."""
 
     workspace: Workspace
-    wanted: Filter
+    selection: Filter
     failed: bool
     orchestrator: str | None
     threshold: float
@@ -202,7 +202,7 @@ class _Call:
         mode = self._mode(player)
         cases, broken = self._select(suite.name, player, mode, list(read.cases), list(read.broken))
         if not cases and not broken:
-            warn(self._nothing(chosen, bool(read.cases), mode))
+            warn(self._no_case_message(chosen, bool(read.cases), mode))
             return NOT_ENOUGH
         self._check_arms(player)
         runner = EvalRunner(
@@ -252,13 +252,13 @@ class _Call:
 
         modes = orchestrators_of(player) if mode == "both" else (mode,)
         cases = [case for case in cases if any(case.holds_for(mode) for mode in modes)]
-        case_filter = self.wanted
+        case_filter = self.selection
         if self.failed:
             last = self._last(suite)
             case_filter = replace(case_filter, failed=failed_ids(last) if last is not None else frozenset())
         if not case_filter:
             return cases, broken
-        # A broken file says nothing about itself but its name.
+        # Of a broken file only the name is known.
         text = (case_filter.scenario or "").casefold()
         only_name = not (case_filter.categories or case_filter.tags or case_filter.steps)
         left = [
@@ -270,15 +270,15 @@ class _Call:
         ]
         return case_filter.pick(cases, player), left
 
-    def _nothing(self, chosen: Chosen, any_case: bool, mode: str) -> str:
+    def _no_case_message(self, chosen: Chosen, any_case: bool, mode: str) -> str:
         shown = chosen.folder
         base = self.workspace.settings.folder
         where = shown.relative_to(base) if shown.is_relative_to(base) else shown.name
         if not any_case:
             return f"Suite '{chosen.suite.name}' has no case in {where}."
-        if self.failed and not self.wanted:
+        if self.failed and not self.selection:
             return f"Nothing failed in the last report of suite '{chosen.suite.name}', or there is none."
-        if not self.wanted and not self.failed:
+        if not self.selection and not self.failed:
             return f"No case of suite '{chosen.suite.name}' holds for {mode} mode."
         return f"No case of suite '{chosen.suite.name}' is what was asked for; see the cases in {where}."
 

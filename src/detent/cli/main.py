@@ -127,7 +127,7 @@ def run(args: Sequence[str] | None = None) -> int:
             args=args, prog_name="detent", standalone_mode=False
         )
     except BrokenPipeError:
-        # Whoever read our output has gone; say nothing more, not even while shutting down.
+        # The reader of the output has gone: print nothing more, not even while shutting down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
@@ -143,9 +143,9 @@ def _failed(error: Exception, debug: bool) -> int:
     """Print an error in one sentence and return its exit code."""
     from detent.kernel.errors import DetentError
 
-    while isinstance(error, ExceptionGroup):  # work done side by side: the first failure says enough
+    while isinstance(error, ExceptionGroup):  # of concurrent work, the first failure is reported
         error = error.exceptions[0]
-    if type(error).__name__ == "Abort":  # how older versions of typer say Ctrl-C
+    if type(error).__name__ == "Abort":  # older versions of typer raise this for Ctrl-C
         return 130
     usage = getattr(error, "format_message", None)
     if usage is not None:

@@ -72,7 +72,7 @@ class Options:
     ] = None
     replay: Annotated[
         str | None,
-        typer.Option("--replay", metavar="FILE", help="Replay every answer from a recording; ask nobody."),
+        typer.Option("--replay", metavar="FILE", help="Replay every answer from a recording."),
     ] = None
     budget_tokens: Annotated[
         int | None, typer.Option("--budget-tokens", metavar="N", help="Tokens it may use.")
@@ -125,7 +125,7 @@ class Options:
         empty: str = "",
         right: Sequence[int] = (),
     ) -> None:
-        """Print a listing as these options ask for it: JSON, YAML, a table, or the sentence `empty`."""
+        """Print a listing in the requested format: JSON, YAML, a table, or the sentence `empty`."""
         from detent.cli.output import say, say_plain, table
 
         if not self.as_table:
@@ -136,7 +136,7 @@ class Options:
             table(list(columns), cells_of(rows, columns), right=right)
 
     def print_record(self, plain: Mapping[str, Any], fields: Iterable[tuple[str, str]] | None = None) -> None:
-        """Print one thing as these options ask for it: as JSON or YAML, or as names and values."""
+        """Print one item in the requested format: JSON, YAML, or names and values."""
         from detent.cli.output import clean, say_plain
         from detent.cli.output import fields as say_fields
 
@@ -148,7 +148,7 @@ class Options:
             say_fields(fields)
 
     def workspace(self, *, looks: bool = False, log: str | None = None) -> "Workspace":
-        """The workspace these options choose, with logging as they say, else at the level `log`.
+        """The workspace these options select, with the requested logging, or at the level `log` by default.
 
         See `Workspace` for `looks`.
         """

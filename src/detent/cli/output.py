@@ -113,13 +113,13 @@ def cut(text: str, columns: int) -> str:
     """Text shortened to a number of columns."""
     if width(text) <= columns:
         return text
-    kept = ""
+    head = ""
     for char in text:
-        if width(kept + char) > columns - 1:
+        if width(head + char) > columns - 1:
             break
-        kept += char
-    painted = any(_is_style(char) for char in kept)
-    return f"{kept}…{chr(_FIRST_STYLE) if painted else ''}"
+        head += char
+    painted = any(_is_style(char) for char in head)
+    return f"{head}…{chr(_FIRST_STYLE) if painted else ''}"
 
 
 def columns() -> int | None:

@@ -50,10 +50,10 @@ async def _replay(workspace: Workspace, run: str, player: Player, json: bool) ->
     from detent.insight import compare as comparing
     from detent.runtime.wiring import make_store
 
-    async with workspace.store() as kept:
-        run_id = await workspace.run_id(kept, run)
-        original = await journal(kept, run_id)
-        flows = await workspace.known(kept)
+    async with workspace.store() as store:
+        run_id = await workspace.run_id(store, run)
+        original = await journal(store, run_id)
+        flows = await workspace.known(store)
     async with workspace.engine(store=make_store("memory:"), tape=player) as engine:
         for flow in flows.values():
             engine.add_flow(flow)
@@ -101,11 +101,11 @@ async def _repeat(engine: Engine, run_id: str, original: Sequence[Entry]) -> Non
     )  # fmt: skip
     run = await engine.finish(run_id, patience=PATIENCE)
     while not run.status.is_end:
-        given = next(
+        release = next(
             (release for release in answers if release.by != "clock" and release.name in run.holds), None
         )
-        if given is None:
-            return  # it waits, as the original may have done: the comparison says
-        answers.remove(given)
-        await engine.release(run_id, given.answer, hold=run.token(given.name), by=given.by)
+        if release is None:
+            return  # it waits; the comparison shows whether the original did, too
+        answers.remove(release)
+        await engine.release(run_id, release.answer, hold=run.token(release.name), by=release.by)
         run = await engine.finish(run_id, patience=PATIENCE)

@@ -31,7 +31,7 @@ async def see_through(
     act: Act,
     options: Options,
     *,
-    told: str = "",
+    done: str = "",
     new_id: str | None = None,
 ) -> int:
     """Change a run, then drive it as `run` does. `new_id` is the id of a run that the change creates."""
@@ -41,7 +41,7 @@ async def see_through(
     async with workspace.engine(deterministic=options.deterministic) as engine:
         run_id = await workspace.run_id(engine.store, run)
         flow = (await engine.store.row(run_id)).flow
-        for name in reversed([row.flow for row in await _upwards(engine, run_id)]):
+        for name in reversed([row.flow for row in await _ancestors(engine, run_id)]):
             await workspace.know(engine, name)
 
         async def begin() -> str:
@@ -50,10 +50,10 @@ async def see_through(
                 say(f"{paint(flow, bold=True)} {new_id}")
             return new_id or run_id
 
-        return await driven(workspace, engine, begin, options, flow=flow, run_id=new_id or run_id, told=told)
+        return await driven(workspace, engine, begin, options, flow=flow, run_id=new_id or run_id, done=done)
 
 
-async def _upwards(engine: Engine, run_id: str) -> list[RunRow]:
+async def _ancestors(engine: Engine, run_id: str) -> list[RunRow]:
     """The rows of a run and its ancestors, up to the root."""
     rows = [await engine.store.row(run_id)]
     while rows[-1].parent is not None:
@@ -180,10 +180,10 @@ async def serve(
             for name, number in missing.items():
                 say(f"Left alone: {number} of flow '{name}', which is not known here.")
             serving = asyncio.ensure_future(engine.serve(poll=poll))
-            asked = asyncio.ensure_future(stop.asked.wait())
+            stop_requested = asyncio.ensure_future(stop.asked.wait())
             learning = asyncio.ensure_future(_keep_learning(workspace, engine, poll))
-            await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (asked, learning):
+            await asyncio.wait({serving, stop_requested}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (stop_requested, learning):
                 task.cancel()
             if serving.done():
                 serving.result()

@@ -98,7 +98,7 @@ def run(
         raise ConfigurationError(f"Only a kind of flow takes a path after it ({named}): detent run KIND PATH")
     if input_ is not None:
         if data is not None:
-            raise ConfigurationError("--input and --data both say what to start from; say one of them.")
+            raise ConfigurationError("--input and --data both give the data to start from; use one of them.")
         data = json_text.dumps(read_object(input_, "--input"))
     if batch is not None and (many is not None or data is not None):
         raise ConfigurationError("--batch says what each run starts from; leave out --data and --many.")

@@ -71,8 +71,8 @@ async def runs(
         tolerant=True,
     )
     words = ["runs"]
-    for option, given in (("--flow", flow), ("--tag", tag), ("--since", since), ("--until", until)):
-        words += [option, given] if given is not None else []
+    for option, value in (("--flow", flow), ("--tag", tag), ("--since", since), ("--until", until)):
+        words += [option, value] if value is not None else []
     for name in status or ():
         words += ["--status", name]
     words += ["--limit", str(limit), *(["--roots"] if roots else [])]
@@ -101,7 +101,7 @@ async def runs(
         [
             (
                 row.id, row.flow, row.now.status.value, row.now.state, f"{row.now.steps:,}",
-                brief(row.created_at), _about(row),
+                brief(row.created_at), _status_reason(row),
             )
             for row in listed.rows
         ],
@@ -125,11 +125,11 @@ def _statuses(values: list[str] | None) -> list[Any]:
     return [Status(name) for name in names]
 
 
-def _about(row: RunRow) -> str:
+def _status_reason(row: RunRow) -> str:
     """The reason for a run's status, as listings show it."""
     waits = row.now.waits or ()
-    asked = next((wait["question"] or f"waits for {wait['why']}" for wait in waits), "")
-    return str(asked or row.now.error or row.now.reason or "")
+    question = next((wait["question"] or f"waits for {wait['why']}" for wait in waits), "")
+    return str(question or row.now.error or row.now.reason or "")
 
 
 # -- one ----------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ async def _show_run(
 
     plainly = not options.as_table
     run = await load(store, run_id)
-    entries = await _some(store, run, whole or plainly)
+    entries = await _entries_to_show(store, run, whole or plainly)
     ledger = await store.effects(run_id)
     row = await store.row(run_id)
     if plainly and not follow:
@@ -198,7 +198,7 @@ async def _show_run(
         await _follow(store, run, plainly)
 
 
-async def _some(store: Store, run: Run, whole: bool) -> list[Entry]:
+async def _entries_to_show(store: Store, run: Run, whole: bool) -> list[Entry]:
     """The entries to show: all of a short journal, the first and the last entries of a long one."""
     if whole or run.seq <= WHOLE:
         from detent.cli.workspace import journal

@@ -32,8 +32,8 @@ class Stop:
 
 
 @contextmanager
-def graceful(told: Callable[[], str] | None = None) -> Iterator[Stop]:
-    """Handle SIGINT and SIGTERM inside the block. `told` returns the last message of an immediate end."""
+def graceful(last_message: Callable[[], str] | None = None) -> Iterator[Stop]:
+    """Handle SIGINT and SIGTERM inside the block. `last_message` returns a sentence for an immediate end."""
     stop = Stop()
     loop = asyncio.get_running_loop()
 
@@ -42,13 +42,12 @@ def graceful(told: Callable[[], str] | None = None) -> Iterator[Stop]:
             stop.signal = number
             loop.call_soon_threadsafe(stop.asked.set)
             return
-        # Everything committed is safe, and whatever was not will be done again: leave as a crash would.
+        # Committed work is safe and the rest is repeated on resume: exit as a crash would.
         with suppress(Exception):
-            # Past everything that buffers or repaints: clear what is being drawn, show the cursor again.
+            # Bypass buffers and the live display: clear the display, show the cursor again.
             clear = "\r\x1b[J\x1b[?25h" if is_terminal() else ""
-            os.write(
-                2, f"{clear}Stopped at once.{' ' + shown(told()) if told is not None else ''}\n".encode()
-            )
+            last = f" {shown(last_message())}" if last_message is not None else ""
+            os.write(2, f"{clear}Stopped at once.{last}\n".encode())
         os._exit(INTERRUPTED)
 
     before = {number: signal.signal(number, heed) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -61,9 +60,9 @@ def graceful(told: Callable[[], str] | None = None) -> Iterator[Stop]:
 
 async def done_first(work: asyncio.Future[Any], stop: Stop) -> bool:
     """Whether the work completed before a stop was requested."""
-    asked = asyncio.ensure_future(stop.asked.wait())
-    await asyncio.wait({work, asked}, return_when=asyncio.FIRST_COMPLETED)
-    asked.cancel()
+    stop_requested = asyncio.ensure_future(stop.asked.wait())
+    await asyncio.wait({work, stop_requested}, return_when=asyncio.FIRST_COMPLETED)
+    stop_requested.cancel()
     return work.done()
 
 

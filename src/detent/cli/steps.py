@@ -64,7 +64,7 @@ def show(
     options: Options,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A step: FLOW/STEP, or STEP where unique.")],
 ) -> None:
-    """Show how one step is performed, and which setting says so."""
+    """Show how one step is performed, and which setting decides it."""
     from detent.cli.output import say_json
 
     book = StepBook(options.workspace(looks=True))
@@ -137,7 +137,7 @@ class StepBook:
         if exact or len(matches) == 1:
             return (exact or matches)[0]
         own = [named for named in matches if not named.shipped]
-        if len(own) == 1:  # steps that come with Detent do not make the project's own ambiguous
+        if len(own) == 1:  # steps that ship with Detent do not make the project's own ambiguous
             return own[0]
         if matches:
             names = ", ".join(named.name for named in matches)
@@ -151,7 +151,7 @@ class StepBook:
         return self.dispatcher.plan_for(named.flow, named.step, self.dispatch.force_deterministic)
 
     def model(self, plan: Plan) -> tuple[str | None, str | None]:
-        """Provider and model of the step's agent; empty where no agent is asked."""
+        """Provider and model of the step's agent; empty if no agent performs it."""
         if not (plan.agent or plan.alone or plan.config.shadow):
             return None, None
         provider = plan.config.provider or self.executors.default

@@ -1,5 +1,5 @@
-"""Which eval suites there are: installed ones by entry point, those of the project's plugins, and the folders
-a suite knows how to judge."""
+"""Finds eval suites: installed ones by entry point, those of the project's plugins, and those that claim a
+folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
 
 CASES = "evals/scenarios"
-"""Where a project keeps its cases unless `eval.test_suite_path` says otherwise."""
+"""Folder of a project's cases unless `eval.test_suite_path` names another."""
 
 
 class Chosen(NamedTuple):
@@ -31,7 +31,7 @@ class Chosen(NamedTuple):
 
 def choose(workspace: Workspace, target: str | None, eval_dir: str | None) -> list[Chosen]:
     """The suites that a command line selects; empty when there are none."""
-    suites = _meant(workspace, target)
+    suites = _selected(workspace, target)
     if eval_dir is not None:
         folder = workspace.settings.folder / eval_dir
         if not folder.is_dir():
@@ -44,7 +44,7 @@ def choose(workspace: Workspace, target: str | None, eval_dir: str | None) -> li
     return [suite_with_cases for suite_with_cases in chosen if suite_with_cases is not None]
 
 
-def _meant(workspace: Workspace, target: str | None) -> list[tuple[EvalSuite, bool]]:
+def _selected(workspace: Workspace, target: str | None) -> list[tuple[EvalSuite, bool]]:
     """The selected suites, each with whether it is installed."""
     folder = workspace.settings.folder
     if target is None:

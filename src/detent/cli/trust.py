@@ -1,4 +1,4 @@
-"""The command `trust`: show what a project would run and send, and remember that a person allows it."""
+"""The command `trust`: shows what a project would run and send, and records that a person allows it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from detent.runtime.trust import Trust
 
 MOST_FILES = 40
-"""Files that are listed one by one."""
+"""Most files that are listed one by one."""
 
 
 def add(app: typer.Typer) -> None:
@@ -129,7 +129,7 @@ def _facts(trust: Trust, settings: Settings) -> dict[str, Any]:
     from detent.runtime.key_uses import key_uses
 
     files = trust.files
-    _ = files.digests  # read now: what is trusted later is what is shown here
+    _ = files.digests  # read now, so that exactly the files shown here are trusted later
     changed = trust.changed if trust.state == "changed" else []
     hosts = KeyHosts(settings)
     return {
@@ -223,7 +223,7 @@ def _confirmed(question: str) -> bool:
     from detent.kernel.errors import ConfigurationError
 
     if not sys.stdin.isatty():
-        raise ConfigurationError("There is nobody to ask here. Look at the above, then say --yes.")
+        raise ConfigurationError("There is no terminal to ask at. Review the above, then confirm with --yes.")
     return typer.confirm(question, default=False)
 
 
@@ -250,7 +250,7 @@ def _allow(name: str, host: str) -> None:
 
 
 def _disallow(settings: Settings, text: str) -> None:
-    """Withdraw what `--allow-key` allowed, whatever an earlier version accepted there."""
+    """Withdraw an `--allow-key`, in any form that an earlier version accepted."""
     from detent.cli.output import clean, say
     from detent.kernel.errors import ConfigurationError
     from detent.runtime.key_hosts import BUILT_IN, allowed_keys, disallow_key

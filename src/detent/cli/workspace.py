@@ -55,7 +55,7 @@ class Definition(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The path for people, from the working folder where it lies below it."""
+        """The path for display, relative to the working folder if it lies below it."""
         path = self.path.relative_to(self.folder) if self.path.is_relative_to(self.folder) else self.path
         return f"{path.as_posix()}/" if self.path.is_dir() else path.as_posix()
 
@@ -93,7 +93,7 @@ class Workspace:
 
     @property
     def trust(self) -> Trust:
-        """How far the project is trusted."""
+        """The state of trust in the project."""
         if self._trust is None:
             from detent.runtime.trust import Trust
 
@@ -108,16 +108,16 @@ class Workspace:
         return self._catalog
 
     def definition(self, target: str, kind: Kind | None = None) -> Definition | None:
-        """The definition a command line means by path or name, of any kind or of one.
+        """The definition that a command line names by path or name, of any kind or of one.
 
         None where it means a flow that code makes, or nothing; of one kind, that is an error.
         """
         if kind is not None:
             definitions = self.catalog.definitions(kind)
-            found = Definition(definitions, definitions.find(target), self.settings.folder)
-            if not definitions.claims(found.path):
-                raise ConfigurationError(f"{found.place} holds no {kind.name}.")
-            return found
+            definition = Definition(definitions, definitions.find(target), self.settings.folder)
+            if not definitions.claims(definition.path):
+                raise ConfigurationError(f"{definition.place} holds no {kind.name}.")
+            return definition
         by_name = not is_path(target)
         if by_name and (source := self.catalog.made_by_code(target)) is not None:
             if self.catalog.kind_of(target) is None:
@@ -133,7 +133,7 @@ class Workspace:
         return None
 
     def pick(self, target: str, definition: Definition | None) -> Found:
-        """The flow a command line means, that of the definition where it means one."""
+        """The flow that a command line names: the definition's, if it names a definition."""
         if definition is None:
             return self.catalog.pick(target)
         # Found by its name, a definition is found again by it, on another machine too.
@@ -213,7 +213,7 @@ class Workspace:
             await store.close()
 
     def closed_store(self) -> Store:
-        """The store, not yet open, for looking into.
+        """The store, not yet open, for read-only use.
 
         Raises:
             StoreOutside: an untrusted project chose a store outside its folder. To open a file may change it
@@ -332,7 +332,7 @@ class Workspace:
         place = await self._place(store, name)
         folder = self.settings.folder.resolve()
         if place is None:
-            return self.catalog.family(name)  # an application's flow is made when it is asked for
+            return self.catalog.family(name)  # an application's flow is made on demand
         file = (folder / place).resolve()
         if not file.exists() or not (file.is_relative_to(folder) or self.catalog.is_data(file)):
             return {}

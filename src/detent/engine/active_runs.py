@@ -497,6 +497,7 @@ class ActiveRuns:
             run.beside = beside.shown(run.data)
         if drive and not self.leases.registered:
             await self.register()
+        being_claimed = run_id in self.taking  # by another task: then it exists, and stays marked
         self.taking.add(run_id)  # until it is launched, which follows without an await
         try:
             lease = await self.store.create(
@@ -507,7 +508,8 @@ class ActiveRuns:
                 )
             )  # fmt: skip
         finally:
-            self.taking.discard(run_id)
+            if not being_claimed:
+                self.taking.discard(run_id)
         driver = Driver(self, flow, run, lease, parent)
         self.committed(driver, (entry,))
         return driver

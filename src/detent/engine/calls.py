@@ -57,8 +57,23 @@ class TimeLimit:
         self._seconds = seconds
         self._limit = asyncio.timeout(seconds)
 
-    async def __aenter__(self) -> None:
+    async def __aenter__(self) -> TimeLimit:
         await self._limit.__aenter__()
+        return self
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Do not count the time spent in this block."""
+        when, now = self._limit.when(), asyncio.get_running_loop().time
+        if when is None or self._limit.expired():
+            yield
+            return
+        left = when - now()
+        self._limit.reschedule(None)
+        try:
+            yield
+        finally:
+            self._limit.reschedule(now() + left)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from detent.engine.calls import TimeLimit, call
 from detent.engine.offloaded import blob_of, kept_beside
 from detent.engine.outcome import Effect, Receipt
+from detent.engine.placeholders import written
 from detent.engine.ports import Clock, TapeCall, TapeError
 from detent.engine.step import Step
 from detent.engine.step_failures import Transient
@@ -23,6 +26,7 @@ from detent.kernel.effect_key import effect_key as keyed
 from detent.kernel.entries import Body, Noted, Recorded, Tagged
 from detent.kernel.errors import ConfigurationError, DetentError, InvalidValue
 from detent.kernel.guards import dig
+from detent.kernel.placeholders import receipts_in
 from detent.kernel.plain import LONGEST_KEPT, brief, canonical, copied, decode, digest, encode, to_plain
 from detent.kernel.run import SEEN
 from detent.kernel.run_config import PATH
@@ -34,6 +38,9 @@ if TYPE_CHECKING:
     from detent.engine.work import Work
     from detent.kernel.policy import RetryPolicy
     from detent.kernel.run import Run
+
+FROM_THE_TOP: ContextVar[bool] = ContextVar("detent_rounds_from_the_top", default=False)
+"""Call a step again after every effect it performs, as after a crash; for tests of steps."""
 
 OUTPUT = "output"
 """Topic of the notes that `emit` writes."""
@@ -61,10 +68,20 @@ class StepContext:
 
     occurrences: Mapping[str, int] = MappingProxyType({})
     """How often each action was performed so far in this pass through the step, by the action's digest."""
-    requested: Mapping[str, Effect] = MappingProxyType({})
-    """Effects to perform before the step goes on, by key."""
+    suspended = False
+    """An effect it asked for is not settled yet: the step is called again once it is."""
+    limit: TimeLimit | None = None
+    """Limit of the time the step may take; performing its effects is not counted."""
+    since: float | None = None
+    """When the last effect it asked for was settled, on the clock that measures durations."""
+    _closed = False
+    """The call of the step is over; what is left of its tasks may not act."""
+    _acting: asyncio.Lock | None = None
+    """Effects of a run are performed one at a time."""
     _settled = 0
     """Settled effects that this pass has come to; also the version of the world that queries see."""
+    _ordered = 0
+    """Those of them that it came to one after another."""
     _seen: Mapping[str, dict[str, Any]] = MappingProxyType({})
     """Query answers of this pass that are not in the journal yet, as records."""
 
@@ -221,6 +238,8 @@ class StepContext:
 
     async def look(self, tool: str, args: Mapping[str, Any], *, durable: bool = False) -> Any:
         """Like `query`; a durable answer is kept in the journal, so that it survives a crash."""
+        if self.suspended:
+            raise self._unwound(asyncio.current_task() is not self._driver.task)
         step = self.step
         if step.queries is not None and tool not in step.queries:
             allowed = ", ".join(step.queries) or "none"
@@ -273,8 +292,8 @@ class StepContext:
             self._seen = {**self._seen, name: outcome}
 
     def seen(self) -> list[Recorded]:
-        """The query answers on which the requested effects rest, as entries; long and private ones are kept
-        outside the journal.
+        """The query answers on which the next round rests, as entries; long and private ones are kept outside
+        the journal.
         """
         return [
             Recorded(name, {"kept": self.keep(outcome["text"])} if "text" in outcome else outcome)
@@ -376,30 +395,62 @@ class StepContext:
             StepChanged: the step did not come to the effects it has performed before.
         """
         step, run = self.step, self._run
+        side = asyncio.current_task() is not self._driver.task
+        if self._closed:
+            raise self._unwound(side)
         if step.effects is not None and tool not in step.effects:
             allowed = ", ".join(step.effects) or "none"
             raise ConfigurationError(f"Step '{step.name}' may not perform '{tool}'. Allowed: {allowed}.")
+        if receipts_in(written(args)):
+            raise ConfigurationError(
+                f"'{tool}' is to be performed now, but an argument is the receipt of an effect that is only "
+                f"proposed. Perform that one with ctx.perform as well."
+            )
         effect = Effect(tool, to_plain(args), effect_key)
         action = effect.identity(step.name)
         occurrence = self.occurrences.get(action, 0)
         self.occurrences = {**self.occurrences, action: occurrence + 1}
         key = keyed(action, run.visit, occurrence)
-        if key in run.receipts or key in run.refusals:
-            self._settled += 1
-            self.emitted = ()  # written with the round
-            if key in run.refusals:
-                refusal = run.refusals[key]
-                raise ToolError(refusal["code"], refusal["message"])
-            return copied(run.receipts[key])
-        if self._settled < len(run.receipts) + len(run.refusals):
-            raise StepChanged(step.name, tool)
-        self._driver.flow.tools.get(tool, "effect")
-        self.requested = {**self.requested, key: effect}
-        raise Acting
+        if key not in run.settled:
+            if not side and self._ordered < run.ordered:
+                self._closed = True
+                raise StepChanged(step.name, tool)
+            self._driver.flow.tools.get(tool, "effect")
+            await self._act(key, effect, side)
+        self._settled += 1
+        self._ordered += not side
+        self.emitted = ()  # written with the round
+        settled = run.settled[key]
+        if "code" in settled:
+            raise ToolError(settled["code"], settled["message"])
+        return copied(settled["receipt"])
+
+    async def _act(self, key: str, effect: Effect, side: bool) -> None:
+        """Have an effect performed; unless it is settled then, the step is unwound, to be called again."""
+        driver = self._driver
+        self._acting = self._acting or asyncio.Lock()
+        async with self._acting:
+            if self._closed:
+                raise self._unwound(side)
+            with nullcontext() if self.limit is None else self.limit.paused():
+                await driver.act(self, key, effect, side)
+            self._seen, self.emitted = {}, ()
+            halted = driver.engine.stopping or driver.cancellation or driver.run.called_off
+            if key not in driver.run.settled or halted or FROM_THE_TOP.get():
+                self.suspended = self._closed = True
+                raise self._unwound(side)
+
+    def _unwound(self, side: bool) -> BaseException:
+        """What is raised in a step that is to be called again; a task of its own is simply cancelled."""
+        return asyncio.CancelledError() if side else Acting()
+
+    def close(self) -> None:
+        """The call of the step is over: tasks it may have left behind can perform nothing any more."""
+        self._closed = True
 
     def check_complete(self) -> None:
-        """Raise `StepChanged` if the step ended without coming to all effects it has performed."""
-        if self._settled < len(self._run.receipts) + len(self._run.refusals):
+        """Raise `StepChanged` if the step ended without coming to all effects it has performed in order."""
+        if self._ordered < self._run.ordered:
             raise StepChanged(self.step.name)
 
     def propose(self, tool: str, /, *, effect_key: str | None = None, **args: Any) -> Receipt:

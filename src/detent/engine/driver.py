@@ -5,6 +5,7 @@ A step begins only after the previous one is committed. After any failure the jo
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from detent.engine import effects, logger, moves
 from detent.engine.calls import call
 from detent.engine.context import StepContext
-from detent.engine.outcome import Hold, Outcome
+from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.performer import Assignment, Performer, called, concluded
 from detent.engine.ports import Cancellation, Lease
 from detent.engine.step import Step
@@ -59,7 +60,7 @@ class Home(Process, Protocol):
 class Driver(Work):
     """Drives one run."""
 
-    __slots__ = ("_after", "_assignments")
+    __slots__ = ("_acting", "_after", "_assignments")
 
     def __init__(
         self, engine: Home, flow: Flow, run: Run, lease: Lease, parent: Driver | None = None
@@ -70,12 +71,15 @@ class Driver(Work):
         self._after: tuple[int, Callable[[], Awaitable[None]]] | None = None
         """Number of steps done when the step was performed, and the work to do once its move is committed."""
         self._assignments: dict[str, Assignment] = {}
+        self._acting: asyncio.Future[None] | None = None
+        """The effect under way that a step has asked for."""
 
     # -- the loop -------------------------------------------------------------------------------------------
 
     async def drive(self) -> None:
         """Drive the run until it ends or waits, or the engine stops."""
         run = self.run
+        self.task = asyncio.current_task()
         if self.flow.beside in run.data and not run.beside:
             from detent.engine.offloaded import looked_beside
 
@@ -162,13 +166,14 @@ class Driver(Work):
                     outcome = value if type(value) is Outcome else Outcome.of(value)
                 if telling:
                     performer.completed(assignment, run, self.clock.now(), self.clock.elapsed() - began)
-            if ctx.requested:
-                raise Acting  # the step swallowed it
-            if run.round:
-                ctx.check_complete()
+            if run.round or self._acting is not None:
+                await self._check_rounds(ctx)
+                began = began if ctx.since is None else ctx.since
             bodies, proposes = moves.decided(self.flow, run, step, ctx, outcome, self.clock.elapsed() - began)
         except ChildrenWaiting as waiting:
             self.spending.began = None
+            if self._acting is not None and await self._unwound(ctx, waiting):
+                return
             if self.engine.stopping:
                 return  # they may just have been parked; resuming this run resumes them
             await self._hold(
@@ -183,11 +188,10 @@ class Driver(Work):
             return
         except BaseException as raised:
             self.spending.began = None
-            failed = failure(raised)
-            if ctx.requested and (failed is not None or isinstance(raised, Acting)):
-                await self._act(ctx, self.clock.elapsed() - began, assignment.retry)
+            if (run.round or self._acting is not None) and await self._unwound(ctx, raised):
                 return
-            if failed is None:
+            began = began if ctx.since is None else ctx.since
+            if (failed := failure(raised)) is None:
                 raise
             if (after := getattr(failed, "after", None)) is not None:
                 self._after = run.steps, after
@@ -206,14 +210,58 @@ class Driver(Work):
             await self.commit(*ctx.emitted)
         await effects.perform(self, bodies)
 
-    async def _act(self, ctx: StepContext, duration: float, retry: RetryPolicy) -> None:
-        """Perform the effects a step has asked for; it goes on with their receipts in the next visit."""
+    # -- rounds ---------------------------------------------------------------------------------------------
+
+    async def act(self, ctx: StepContext, key: str, effect: Effect, side: bool) -> None:
+        """Perform an effect that a step asks for before it goes on.
+
+        It is performed in a task of its own: a time limit of the step must not leave it in doubt.
+        """
+        began = self.spending.began if ctx.since is None else ctx.since
+        duration = 0.0 if began is None else self.clock.elapsed() - began
+        proposal = moves.acting(self.flow, self.run, ctx.step, ctx, key, effect, duration, side)
+        opening = [proposal, *ctx.seen(), *ctx.emitted]
+        self._acting = acting = asyncio.ensure_future(effects.perform(self, opening))
         try:
-            proposal = moves.acting(self.flow, self.run, ctx.step, ctx, ctx.requested, duration)
-        except Exception as error:
-            await self._failed(ctx, error, duration, retry)
+            await asyncio.shield(acting)
+        finally:
+            if acting.done():
+                self._acting = None
+        ctx.since = self.clock.elapsed()
+        if self.spending.began is not None:
+            self.spending.began = ctx.since
+
+    async def _acted(self) -> None:
+        """Wait for an effect that a step has asked for and no longer waits for itself."""
+        acting, self._acting = self._acting, None
+        if acting is None:
             return
-        await effects.perform(self, [proposal, *ctx.seen(), *ctx.emitted])
+        try:
+            await asyncio.shield(acting)
+        except asyncio.CancelledError:
+            acting.cancel()
+            await asyncio.wait({acting})
+            raise
+
+    async def _check_rounds(self, ctx: StepContext) -> None:
+        """After a step has returned: it must not be waiting for an effect, nor have left one out."""
+        ctx.close()
+        await self._acted()
+        if ctx.suspended:
+            raise Acting  # the step swallowed it
+        ctx.check_complete()
+
+    async def _unwound(self, ctx: StepContext, raised: BaseException) -> bool:
+        """Whether a step that raised is only to be called again, once its effect is settled."""
+        ctx.close()
+        task = asyncio.current_task()
+        if isinstance(raised, asyncio.CancelledError) and task is not None and task.cancelling():
+            if self._acting is not None:
+                self._acting.cancel()
+                await asyncio.wait({self._acting})
+            return False
+        await self._acted()
+        return ctx.suspended or self.run.proposal is not None
 
     def _assigned(self, step: Step) -> Assignment:
         """The assignment of a step that is performed instead of the state's own."""

@@ -54,7 +54,7 @@ async def _perform(driver: Work, opening: Sequence[Body]) -> None:
     for item in proposal.effects:
         key = item["key"]
         receipts = _receipts(driver, pending)
-        if key in receipts or key in run.refusals:
+        if key in receipts or key in run.settled:
             continue
         tool = driver.flow.tools.get(item["tool"], "effect")
         args = fill(await _args(driver, tool, item["args"]), _by_action(receipts))

@@ -128,15 +128,12 @@ def decided(
 
 
 def acting(
-    flow: Flow, run: Run, step: Step, ctx: Proposer, effects: Mapping[str, Effect], duration: float
+    flow: Flow, run: Run, step: Step, ctx: Proposer, key: str, effect: Effect, duration: float, side: bool
 ) -> Proposed:
-    """The proposal of a round after which the step goes on, from its effects by key."""
-    chosen: list[dict[str, Any]] = []
-    for key, effect in effects.items():
-        chosen.append(_item(flow, ctx, effect, key, (), False))
+    """The proposal of a round after which the step goes on."""
     return Proposed(
-        step.name, {}, chosen, duration, attempt=ctx.attempt, looked=list(ctx.looked), round=run.round + 1,
-        final=False,
+        step.name, {}, [_item(flow, ctx, effect, key, (), False)], duration, attempt=ctx.attempt,
+        looked=list(ctx.looked), round=run.round + 1, final=False, side=side,
     )  # fmt: skip
 
 

@@ -179,7 +179,8 @@ async def called(step: Step, ctx: StepContext, timeout: float | None) -> Any:
     """What the handler gives back."""
     if timeout is None:
         return await step.handler(ctx) if step.is_async else await step.call(ctx)
-    async with TimeLimit(timeout):
+    async with TimeLimit(timeout) as limit:
+        ctx.limit = limit
         return await step.call(ctx)
 
 

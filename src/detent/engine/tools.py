@@ -205,7 +205,8 @@ class Toolbox:
                 f"There is no tool '{name}'.{nearest(name, self._tools)} Tools: {names}."
             )
         if item.kind != kind:
-            raise ConfigurationError(f"Tool '{name}' is a {item.kind}, not a {kind}.")
+            is_not = "a query, not an effect" if kind == "effect" else "an effect, not a query"
+            raise ConfigurationError(f"Tool '{name}' is {is_not}.")
         return item
 
     def __iter__(self) -> Any:

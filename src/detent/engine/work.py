@@ -72,7 +72,7 @@ class Work:
     __slots__ = (
         "_lapses", "_waiters", "calls", "cancellation", "clock", "commit", "commit_whole", "engine", "family",
         "flow", "in_slot", "keep", "lease", "log", "parent", "performing", "run", "slot_lock",
-        "spending", "telling", "waiting_calls",
+        "spending", "task", "telling", "waiting_calls",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +95,8 @@ class Work:
         self._waiters: list[asyncio.Future[Run | None]] = []
         self.cancellation: Cancellation | None = None
         """Set once the run is to be cancelled; with `undo`, once its effects are settled."""
+        self.task: asyncio.Task[Any] | None = None
+        """The task that drives the run."""
         self.performing = False
         """Effects are being performed: the run must not be cut off now."""
         self.calls: Sequence[Future[Any]] = ()
@@ -108,6 +110,10 @@ class Work:
         """What the performer keeps for this run and its children while they are under way."""
         self.telling = True
         """Somebody may listen to what is told of every step; asked once a visit."""
+
+    async def act(self, ctx: Any, key: str, effect: Any, side: bool) -> None:
+        """Perform an effect that a step asks for before it goes on; a driver does."""
+        raise NotImplementedError
 
     @property
     def origin(self) -> str:

@@ -1,1 +1,1 @@
-"""How runs are judged: what happened is held against what a case expects. Knows no kind of workflow."""
+"""Judges runs: compares what happened with the expectations of cases. Knows no kind of workflow."""

@@ -1,4 +1,4 @@
-"""The format of case files, and the values a file is read into: an input and what is expected of its run.
+"""The format of case files, and the values a file is read into: an input and the expectations of its run.
 
 Each key of a file is declared once, with its type, its wording in messages and its description for editors.
 Expectations are checked in `expect`, `transitions`, `outcome` and `artifacts`.
@@ -16,7 +16,7 @@ from detent.authoring.model import Above, Pattern, Written
 from detent.authoring.problem import Place
 
 STEP = "step"
-"""The mode in which a case is played step by step. A player may have further ones, without steps."""
+"""The mode in which a case is played step by step. A player may have further modes, without steps."""
 
 
 class Unsaid:
@@ -35,7 +35,7 @@ class Unsaid:
 
 
 UNSAID: Final = Unsaid()
-"""Nothing is expected here; where null is an expectation of its own, this is the other thing."""
+"""Nothing is expected here; used where null is itself an expectation."""
 
 
 TEXT = "a text"
@@ -43,7 +43,7 @@ TEXTS = "a text or a list of texts"
 MAPPING = "a mapping"
 FLAG = "true or false"
 Texts = list[str | None] | str
-"""In a file, one text may stand for a list of it, and an item without a value for none."""
+"""In a file, a text stands for a list of one item; an item without a value is dropped."""
 _Required = Annotated[str, Pattern(r"[\s\S]")]
 _STEP_NAME = "the id, an alias or the beginning of the id of a step"
 
@@ -105,7 +105,7 @@ class ExpectedIntake:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedOutput:
-    """Everything a case may expect. None expects nothing; an empty list expects that there is none."""
+    """Everything a case may expect. None means no expectation; an empty list expects that there is none."""
 
     expected_steps: Annotated[tuple[ExpectedStepExecution, ...] | None, Written("a list of steps",
         "The path: names of steps, or mappings of what is expected of each.", list)] = None
@@ -132,20 +132,20 @@ class ExpectedOutput:
     intake: Annotated[ExpectedIntake | None, Written("a mapping `{decision, reason}`",
         "What is decided about the input before any step runs.", dict)] = None
     artifacts: Mapping[str, Any] = field(default_factory=dict)
-    """What is expected of the artifacts, by the keys their application offers."""
+    """Expectations about the artifacts, by the keys their application offers."""
     modes: Mapping[str, ExpectedOutput] = field(default_factory=dict)
-    """What differs in a mode other than `step`."""
+    """Expectations that differ in a mode other than `step`."""
 
     def under(self, mode: str) -> ExpectedOutput:
-        """What is expected in a mode."""
+        """The expectations in a mode."""
         other = self.modes.get(mode)
         if other is None:
             return self
         changes = {
-            one.name: value
-            for one in fields(ExpectedOutput)
-            if one.name not in ("modes", "allow_missing", "artifacts")
-            and (value := getattr(other, one.name)) is not None
+            key.name: value
+            for key in fields(ExpectedOutput)
+            if key.name not in ("modes", "allow_missing", "artifacts")
+            and (value := getattr(other, key.name)) is not None
         }
         return replace(self, **changes, artifacts={**self.artifacts, **other.artifacts})
 
@@ -171,16 +171,16 @@ class EvalTestCase:
         "Why it no longer counts; it is still run and shown.", str)] = None
     # fmt: on
     file: str = ""
-    """Path of its file, as people see it."""
+    """Path of its file, as shown to people."""
     path_comment: str = ""
     """The first comment of its file, which states the path."""
     places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
-    """Where every key and item of the file stands, by its path: `expected_output.expected_steps[0]`."""
+    """The place of every key and item in the file, by its path: `expected_output.expected_steps[0]`."""
     source: Path | None = field(default=None, compare=False, repr=False)
-    """Its file; paths in the input start from the folder of it."""
+    """Its file; paths in the input are relative to its folder."""
 
     def place(self, path: str) -> Place:
-        """Where a key stands or, where that is not known, what it stands in."""
+        """The place of a key or, if that is unknown, of its parent."""
         while path and path not in self.places:
             path = above(path)
         return Place(*self.places.get(path, Place(self.file, 1)))
@@ -197,7 +197,7 @@ class EvalTestCase:
 
     @property
     def subject(self) -> str:
-        """Subject of the message in the input, where there is one, for finding the case."""
+        """Subject of the message in the input, if there is one, to search by."""
         messages = [value for value in self.input.values() if isinstance(value, Mapping)]
-        found = [message["subject"] for message in messages if isinstance(message.get("subject"), str)]
-        return found[0] if found else ""
+        subjects = [message["subject"] for message in messages if isinstance(message.get("subject"), str)]
+        return subjects[0] if subjects else ""

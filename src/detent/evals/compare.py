@@ -1,4 +1,4 @@
-"""Two reports, or two arms of one, held against each other."""
+"""Compares two reports, or the arms of one report."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from detent.insight.percentiles import Spread
 from detent.kernel.budget import NOTHING, Spend
 
 SLOWER_RATIO, SLOWER_MS = 1.5, 50.0
-"""A case is slower when it takes so many times as long, and so many milliseconds longer."""
+"""A case counts as slower when it takes longer by both this factor and this many milliseconds."""
 TOO_FEW = 30
-"""Plays below which an arm says little."""
+"""Fewer plays than this are too few for a conclusion about an arm."""
 
 
 class Slower(NamedTuple):
-    """A case that takes longer than it did."""
+    """A case that takes longer than before."""
 
     case: str
     before: float
@@ -31,7 +31,7 @@ class Slower(NamedTuple):
 
 
 class PathChange(NamedTuple):
-    """A case that goes another way."""
+    """A case that takes another path than before."""
 
     case: str
     before: tuple[str, ...]
@@ -51,12 +51,12 @@ class Comparison:
 
     @property
     def worse(self) -> bool:
-        """True when something fails that did not."""
+        """True when a case fails that passed before."""
         return bool(self.newly_failing)
 
 
 def compare(before: EvalReport, after: EvalReport) -> Comparison:
-    """How `after` differs from `before`, case by case; repetitions of a case are taken together."""
+    """How `after` differs from `before`, case by case; repetitions of a case are judged together."""
     old, new = _by_case(before), _by_case(after)
     both = [label for label in new if label in old]
     return Comparison(
@@ -70,7 +70,7 @@ def compare(before: EvalReport, after: EvalReport) -> Comparison:
         tuple(
             PathChange(label, old[label][0].path, new[label][0].path)
             for label in both
-            if {one.path for one in old[label]} != {one.path for one in new[label]}
+            if {play.path for play in old[label]} != {play.path for play in new[label]}
         ),
         tuple(label for label in new if label not in old),
         tuple(label for label in old if label not in new),
@@ -92,24 +92,27 @@ def _ms(plays: Sequence[CaseResult]) -> float:
     return median(play.ms for play in plays)
 
 
-def render(found: Comparison) -> list[str]:
+def render(comparison: Comparison) -> list[str]:
     """A comparison as lines."""
     lines: list[str] = []
 
     def section(title: str, rows: Iterable[str]) -> None:
-        there = list(rows)
-        if there:
-            lines.append(f"{title}: {len(there)}")
-            lines.extend(f"  {row}" for row in there)
+        items = list(rows)
+        if items:
+            lines.append(f"{title}: {len(items)}")
+            lines.extend(f"  {row}" for row in items)
 
-    section("newly failing", found.newly_failing)
-    section("newly passing", found.newly_passing)
+    section("newly failing", comparison.newly_failing)
+    section("newly passing", comparison.newly_passing)
     section(
-        "another path", (f"{one.case}   {drawn(one.before)}  ⇒  {drawn(one.after)}" for one in found.paths)
+        "another path",
+        (f"{change.case}   {drawn(change.before)}  ⇒  {drawn(change.after)}" for change in comparison.paths),
     )
-    section("slower", (f"{one.case}   {one.before:.0f} ms ⇒ {one.after:.0f} ms" for one in found.slower))
-    section("new cases", found.added)
-    section("cases no longer there", found.removed)
+    section(
+        "slower", (f"{case.case}   {case.before:.0f} ms ⇒ {case.after:.0f} ms" for case in comparison.slower)
+    )
+    section("new cases", comparison.added)
+    section("cases no longer there", comparison.removed)
     return lines or ["no difference"]
 
 
@@ -129,7 +132,7 @@ class Gap(NamedTuple):
 
 
 def newcombe(passed: int, n: int, base_passed: int, base_n: int) -> Gap:
-    """The first share less the second, with Newcombe's interval made of the two Wilson intervals."""
+    """The first share minus the second, with Newcombe's interval, built from the two Wilson intervals."""
     if n == 0 or base_n == 0:
         return Gap(0.0, -1.0, 1.0)
     share, base = passed / n, base_passed / base_n
@@ -145,7 +148,7 @@ def newcombe(passed: int, n: int, base_passed: int, base_n: int) -> Gap:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """What the cases came to in one arm."""
+    """The results of the cases in one arm."""
 
     name: str
     runs: int
@@ -158,17 +161,17 @@ class Arm:
     p95: float
     spend: Spend
     gap: Gap | None = None
-    """Share of passes less that of the first arm; None for the first arm itself."""
+    """Share of passes minus that of the first arm; None for the first arm itself."""
 
     @property
     def too_few(self) -> bool:
-        """True when there are too few plays to say much."""
+        """True when there are too few plays for a conclusion."""
         return self.runs < TOO_FEW
 
 
 def arms(report: EvalReport) -> list[Arm]:
-    """Every arm of a report, in the order it was asked for; only what counts is counted."""
-    found: list[Arm] = []
+    """Every arm of a report, in the order requested; deprecated cases are not counted."""
+    results: list[Arm] = []
     for name in report.arms:
         plays = [case for case in report.cases if case.arm == name and case.counted]
         passed = sum(case.passed for case in plays)
@@ -176,8 +179,8 @@ def arms(report: EvalReport) -> list[Arm]:
         for case in plays:
             spend += case.spend
             ms.add(case.ms)
-        gap = newcombe(passed, len(plays), found[0].passed, found[0].runs) if found else None
-        found.append(
+        gap = newcombe(passed, len(plays), results[0].passed, results[0].runs) if results else None
+        results.append(
             Arm(
                 name,
                 len(plays),
@@ -191,13 +194,13 @@ def arms(report: EvalReport) -> list[Arm]:
                 gap,
             )
         )
-    return found
+    return results
 
 
-def render_arms(found: Sequence[Arm]) -> list[str]:
-    """Arms as lines: a row each, then what they did."""
+def render_arms(results: Sequence[Arm]) -> list[str]:
+    """Arms as lines: one row each, then their paths, ends and fallbacks."""
     rows = [("arm", "passed", "share", "p50 ms", "p95 ms", "tokens", "cost", "difference to the first")]
-    for arm in found:
+    for arm in results:
         share = f"{100 * arm.passed / arm.runs:.1f} %" if arm.runs else "–"
         notes = ["" if arm.gap is None else str(arm.gap), "too few plays to say much" * arm.too_few]
         rows.append(
@@ -207,7 +210,7 @@ def render_arms(found: Sequence[Arm]) -> list[str]:
             )
         )  # fmt: skip
     lines = columns(rows, frozenset({1, 2, 3, 4, 5, 6}))
-    for arm in found:
+    for arm in results:
         lines += [
             f"{arm.name} {title}: {_shares(counts, arm.runs)}"
             for title, counts in (
@@ -221,5 +224,5 @@ def render_arms(found: Sequence[Arm]) -> list[str]:
 
 
 def _shares(counts: Mapping[str, int], runs: int) -> str:
-    ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{name} {number} ({100 * number / max(1, runs):.0f} %)" for name, number in ordered)

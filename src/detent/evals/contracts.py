@@ -1,6 +1,6 @@
 """Contracts: which steps of a definition may follow which, under what condition, with which functions.
 
-A player hands them over, so that moves can be checked which no case spells out.
+A player provides them, so that moves can be checked even where no case spells them out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from detent.kernel.plain import decode
 
 @dataclass(frozen=True, slots=True)
 class StepEdge:
-    """One declared way out of a step."""
+    """One declared edge out of a step."""
 
     to: str
     when: Mapping[str, Any] | Guard | None = None
@@ -24,14 +24,14 @@ class StepEdge:
     reason: str | None = None
 
     def holds(self, data: Mapping[str, Any]) -> bool:
-        """True when it may be taken on this data."""
+        """True when the edge may be taken on this data."""
         if self.when is None:
             return True
         return (self.when if isinstance(self.when, Guard) else when(self.when))(data)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The dotted keys its condition looks at, where it is written as data."""
+        """The dotted keys its condition reads, if the condition is written as data."""
         if not isinstance(self.when, Guard):
             return tuple(self.when or ())
         try:
@@ -48,14 +48,14 @@ class StepContract:
     name: str
     edges: tuple[StepEdge, ...] = ()
     needs: tuple[str, ...] = ()
-    """Dotted keys it is given."""
+    """Dotted keys it requires."""
     functions: tuple[str, ...] | None = None
     """Functions it may call; None: any."""
     aliases: tuple[str, ...] = ()
 
 
 class DeclaredEdge(Protocol):
-    """An edge as a definition has it."""
+    """An edge of a definition."""
 
     @property
     def to(self) -> str: ...
@@ -73,7 +73,7 @@ class Named(Protocol):
 
 
 class DeclaredStep(Protocol):
-    """A step as a definition has it."""
+    """A step of a definition."""
 
     @property
     def needs(self) -> Sequence[str]: ...
@@ -84,7 +84,7 @@ class DeclaredStep(Protocol):
 
 
 class UnknownStep(DetentError):
-    """A reference means no step, or several."""
+    """A reference matches no step, or several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +94,12 @@ class Contracts:
     steps: Mapping[str, StepContract]
     ends: frozenset[str] = frozenset()
     always: frozenset[str] = frozenset()
-    """Ends that may follow every step undeclared: a run that fails does so wherever it is."""
+    """Ends that may follow every step without being declared: a run can fail anywhere."""
     max_steps: int | None = 10
 
     @classmethod
     def of(cls, rules: Contracts | Mapping[str, StepContract]) -> Contracts:
-        """Contracts from a bare mapping: whatever is led to and is no step is an end."""
+        """Contracts from a bare mapping: a target that is not a step is an end."""
         if isinstance(rules, Contracts):
             return rules
         targets = {edge.to for contract in rules.values() for edge in contract.edges}
@@ -116,7 +116,7 @@ class Contracts:
         max_steps: int | None = 10,
         given: Collection[str] = (),
     ) -> Contracts:
-        """Contracts from a definition's own steps and edges. `given` are needs that are always met."""
+        """Contracts from a definition's own steps and edges. `given` lists needs that are always met."""
         return cls(
             {
                 name: StepContract(
@@ -134,24 +134,30 @@ class Contracts:
         )
 
     def resolve(self, reference: str) -> str:
-        """The step or end a reference means: its id, an alias, or a beginning that only one step has."""
-        wanted = reference.casefold()
+        """The step or end a reference means: its id, an alias, or a beginning that only one step has.
+
+        Raises:
+            UnknownStep: it matches no step, or several.
+        """
+        folded = reference.casefold()
         ends = sorted(self.ends | self.always)
         for name in [*self.steps, *ends]:
-            if name.casefold() == wanted:
+            if name.casefold() == folded:
                 return name
         named = [
-            name for name, one in self.steps.items() if wanted in (alias.casefold() for alias in one.aliases)
+            name
+            for name, contract in self.steps.items()
+            if folded in (alias.casefold() for alias in contract.aliases)
         ]
-        begun = [name for name in self.steps if wanted and name.casefold().startswith(wanted)]
-        found = named or begun
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise UnknownStep(f"'{reference}' may mean {' or '.join(found)}; write more of it.")
-        aliases = [alias for one in self.steps.values() for alias in one.aliases]
-        there = ", ".join(self.steps) or "none"
+        begun = [name for name in self.steps if folded and name.casefold().startswith(folded)]
+        candidates = named or begun
+        if len(candidates) == 1:
+            return candidates[0]
+        if candidates:
+            raise UnknownStep(f"'{reference}' may mean {' or '.join(candidates)}; write more of it.")
+        aliases = [alias for contract in self.steps.values() for alias in contract.aliases]
+        known = ", ".join(self.steps) or "none"
         raise UnknownStep(
             f"there is no step '{reference}'.{nearest(reference, [*self.steps, *aliases, *ends])} "
-            f"Steps: {there}."
+            f"Steps: {known}."
         )

@@ -1,4 +1,4 @@
-"""A failure: one expectation that did not come true, and what people are told about it."""
+"""A failure: one expectation that was not met, and the message about it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "time": ("time",),
     "not played": ("crash", "play", "file", "reference"),
 }  # fmt: skip
-"""Kinds of failure by the heading they are told under, in the order of the headings."""
+"""Kinds of failure by the heading they are shown under, in the order of the headings."""
 ARTIFACTS = "artifacts"
-"""The heading of every other kind: those are about artifacts, and an application's own."""
+"""The heading of every other kind: failures about artifacts, and an application's own kinds."""
 GROUP_OF: Mapping[str, str] = {kind: group for group, kinds in GROUPS.items() for kind in kinds}
 
 HINTS: Mapping[str, str] = {
@@ -68,23 +68,23 @@ HINTS: Mapping[str, str] = {
     "reference": "a case names steps by id, alias or a unique beginning",
     "time": "upper bound, in milliseconds",
 }
-"""What to look at, where nothing better is known."""
+"""What to look at, used where a failure has no hint of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepFailure:
-    """One expectation that did not come true."""
+    """One expectation that was not met."""
 
     scenario_id: str
     position: int | None
-    """Place in the path, from 1; None when it is no matter of one step."""
+    """Place in the path, from 1; None when the failure does not concern one step."""
     step_name: str | None
     kind: str
     expected: Any
     actual: Any
     hint: str = ""
     lines: tuple[str, ...] = ()
-    """More to show below: both paths, with a caret under the first difference."""
+    """Lines shown below the failure: both paths, with a caret under the first difference."""
 
     def __post_init__(self) -> None:
         if not self.hint:
@@ -92,17 +92,17 @@ class StepFailure:
 
     @property
     def group(self) -> str:
-        """The heading it is told under."""
+        """The heading it is shown under."""
         return GROUP_OF.get(self.kind, ARTIFACTS)
 
     @property
     def sentence(self) -> str:
-        """What was expected and what came, on one line, without the hint."""
+        """Expected and actual value on one line, without the hint."""
         place = f"step {self.position}" if self.position is not None else ""
         if self.step_name and self.kind not in _NAMED_BY_VALUES:
             place = f"{place} {self.step_name}" if place else self.step_name
-        what = "" if self.kind in _NAMED_BY_VALUES else _WORDS.get(self.kind, self.kind.replace("_", " "))
-        begin = ", ".join(part for part in (place, what) if part)
+        subject = "" if self.kind in _NAMED_BY_VALUES else _WORDS.get(self.kind, self.kind.replace("_", " "))
+        begin = ", ".join(part for part in (place, subject) if part)
         return f"{begin}: expected {_brief(self.expected)}, got {_brief(self.actual)}"
 
     def __str__(self) -> str:
@@ -110,7 +110,7 @@ class StepFailure:
         return "\n".join([first, *self.lines])
 
     def of(self, scenario_id: str) -> StepFailure:
-        """The same, of a case."""
+        """The same failure, with the id of a case."""
         return replace(self, scenario_id=scenario_id)
 
     def to_plain(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Picks the cases somebody wants to see."""
+"""Selects cases by id, category, tag, step or last result."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from detent.evals.references import stated_path
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which cases are wanted; whatever is not said lets everything through."""
+    """Which cases to play; a condition left out matches every case."""
 
     scenario: str | None = None
     """Part of the id or of the subject."""
     categories: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
-    """Cases whose path has one of these."""
+    """Cases whose path has one of these steps."""
     failed: Collection[str] | None = None
-    """Only these ids: those that failed last time."""
+    """Only these ids, of the cases that failed last time."""
 
     def __bool__(self) -> bool:
-        said = self.scenario or self.categories or self.tags or self.steps
-        return bool(said) or self.failed is not None
+        conditions = self.scenario or self.categories or self.tags or self.steps
+        return bool(conditions) or self.failed is not None
 
     def pick(self, cases: Iterable[EvalTestCase], player: Player) -> list[EvalTestCase]:
-        """The wanted cases, in their order."""
+        """The selected cases, in their order."""
         tests: list[Callable[[EvalTestCase], bool]] = []
         if self.scenario:
             text = self.scenario.casefold()
@@ -46,12 +46,12 @@ class Filter:
         return [case for case in cases if all(test(case) for test in tests)]
 
     def _passes(self, case: EvalTestCase, player: Player) -> bool:
-        found = player.contracts(case)
-        contracts = Contracts.of(found) if found is not None else None
-        wanted: set[str] = set()
+        declared = player.contracts(case)
+        contracts = Contracts.of(declared) if declared is not None else None
+        steps: set[str] = set()
         for step in self.steps:
             try:
-                wanted.add(contracts.resolve(step) if contracts is not None else step)
+                steps.add(contracts.resolve(step) if contracts is not None else step)
             except UnknownStep:
                 continue  # another case may have other steps
-        return bool(wanted & set(stated_path(case, contracts)))
+        return bool(steps & set(stated_path(case, contracts)))

@@ -9,7 +9,7 @@ from detent.evals.report import CaseResult, EvalReport
 from detent.evals.terminal import failure_lines
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters XML cannot hold."""
+"""Characters that XML does not allow."""
 
 
 def to_junit(report: EvalReport) -> str:
@@ -45,13 +45,15 @@ def _testcase(suite: Element, report: EvalReport, case: CaseResult) -> None:
         "time": f"{case.ms / 1000:.3f}",
         "file": _clean(case.file),
     }
-    found = SubElement(suite, "testcase", attributes)
+    testcase = SubElement(suite, "testcase", attributes)
     if not case.counted:
-        SubElement(found, "skipped", {"message": _clean(f"deprecated: {case.deprecated}")})
+        SubElement(testcase, "skipped", {"message": _clean(f"deprecated: {case.deprecated}")})
     elif not case.passed:
         lines = failure_lines(case)
         first = case.failures[0].kind if case.failures else ""
-        failure = SubElement(found, "failure", {"message": _clean(lines[0] if lines else ""), "type": first})
+        failure = SubElement(
+            testcase, "failure", {"message": _clean(lines[0] if lines else ""), "type": first}
+        )
         failure.text = _clean("\n".join(lines))
 
 

@@ -1,5 +1,5 @@
-"""When a value counts as the expected one: texts without case and with runs of space as one, mappings by the
-listed keys, all the way down."""
+"""Compares values with expected ones, recursively: texts ignoring case and runs of white space, mappings by
+the listed keys."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from detent.kernel.guards import dig
 from detent.kernel.plain import to_plain
 
 MISSING = "(missing)"
-"""How a value that is not there is shown."""
+"""How a missing value is shown."""
 _NOT_THERE = object()
 
 
 class Difference(NamedTuple):
-    """One place where a value is not the expected one."""
+    """One place where a value differs from the expected one."""
 
     where: str
     """Dotted key."""
@@ -27,22 +27,22 @@ class Difference(NamedTuple):
 
 
 def folded(text: str) -> str:
-    """A text as it is compared."""
+    """A text in the form in which it is compared."""
     return " ".join(text.split()).casefold()
 
 
-def same_text(one: str, other: str) -> bool:
+def same_text(text: str, other: str) -> bool:
     """True when two texts count as the same."""
-    return folded(one) == folded(other)
+    return folded(text) == folded(other)
 
 
 def stands_in(part: str, text: str) -> bool:
-    """True when a text holds a part."""
+    """True when a text contains a part."""
     return folded(part) in folded(text)
 
 
 def plainly(value: Any) -> Any:
-    """A value as plain ones; what cannot be one is shown as it shows itself."""
+    """A value as plain values; one that cannot be converted becomes its `repr`."""
     try:
         return to_plain(value)
     except (TypeError, ValueError):
@@ -54,14 +54,14 @@ def plainly(value: Any) -> Any:
 
 
 def told(value: Any) -> str:
-    """A value as people read it: text as it is, anything else as JSON."""
+    """A value as text for people: a string unchanged, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(plainly(value), ensure_ascii=False)
 
 
 def differences(expected: Any, actual: Any, where: str = "") -> Iterator[Difference]:
-    """Every place where `actual` is not as expected; of mappings only the listed keys count.
+    """Every place where `actual` differs from `expected`; of mappings only the listed keys are compared.
 
-    A key may be dotted. Null is expected of a key that is null or not there.
+    A key may be dotted. Null matches a key that is null or missing.
     """
     if actual is _NOT_THERE:
         if expected is not None:
@@ -70,10 +70,10 @@ def differences(expected: Any, actual: Any, where: str = "") -> Iterator[Differe
         if not isinstance(actual, Mapping):
             yield Difference(where, plainly(expected), plainly(actual))
             return
-        for key, wanted in expected.items():
+        for key, expected_value in expected.items():
             name = str(key)
-            there = actual[name] if name in actual else dig(actual, name, _NOT_THERE)
-            yield from differences(wanted, there, f"{where}.{name}" if where else name)
+            actual_value = actual[name] if name in actual else dig(actual, name, _NOT_THERE)
+            yield from differences(expected_value, actual_value, f"{where}.{name}" if where else name)
     elif isinstance(expected, (list, tuple)):
         if not isinstance(actual, Sequence) or isinstance(actual, str):
             yield Difference(where, plainly(expected), plainly(actual))
@@ -81,12 +81,14 @@ def differences(expected: Any, actual: Any, where: str = "") -> Iterator[Differe
             hint = f"{len(expected)} items expected, {len(actual)} there"
             yield Difference(where, plainly(expected), plainly(actual), hint)
         else:
-            for index, (wanted, there) in enumerate(zip(expected, actual, strict=True)):
-                yield from differences(wanted, there, f"{where}.{index}" if where else str(index))
+            for index, (expected_item, actual_item) in enumerate(zip(expected, actual, strict=True)):
+                yield from differences(
+                    expected_item, actual_item, f"{where}.{index}" if where else str(index)
+                )
     else:
-        wanted, there = plainly(expected), plainly(actual)
-        if not _equal(wanted, there):
-            yield Difference(where, wanted, there, _why(wanted, there))
+        plain_expected, plain_actual = plainly(expected), plainly(actual)
+        if not _equal(plain_expected, plain_actual):
+            yield Difference(where, plain_expected, plain_actual, _type_hint(plain_expected, plain_actual))
 
 
 def _equal(expected: Any, actual: Any) -> bool:
@@ -97,7 +99,7 @@ def _equal(expected: Any, actual: Any) -> bool:
     return bool(expected == actual)
 
 
-def _why(expected: Any, actual: Any) -> str:
+def _type_hint(expected: Any, actual: Any) -> str:
     number = isinstance(expected, (int, float)) and not isinstance(expected, bool)
     if number and isinstance(actual, str) and re.fullmatch(r"[\d._-]+", actual):
         return "YAML read a number; quote it to expect text"

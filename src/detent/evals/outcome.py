@@ -1,4 +1,4 @@
-"""Checks of what a run came to: status, end, reason, flags, context, intake, artifacts, time."""
+"""Checks of a run's outcome: status, end, reason, flags, context, intake, artifacts, time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from detent.evals.likeness import differences, plainly, same_text, told
 from detent.evals.played import Played
 
 MULTI_STEP = "multi-step"
-"""What a case says was used when the steps were."""
+"""What a case writes as the scenario used when the run went step by step."""
 
 
 def validate_outcome(
@@ -26,27 +26,27 @@ def validate_outcome(
     steps: bool = True,
     artifacts: Iterable[Artifacts] = (),
 ) -> Verdict:
-    """Hold status, end, reason, flags, context, intake, artifacts and the rest against a case.
+    """Compare status, end, reason, flags, context, intake, artifacts and the rest with a case.
 
-    Without `steps`, what only a path can show (fallbacks, forbidden steps, `multi-step`) is left out.
+    Without `steps`, the checks that need a path (fallbacks, forbidden steps, `multi-step`) are skipped.
     """
     failures: list[StepFailure] = []
     rules = Contracts.of(contracts) if contracts is not None else None
 
-    def failed(kind: str, wanted: Any, actual: Any, hint: str = "", step: str | None = None,
+    def failed(kind: str, expected_value: Any, actual: Any, hint: str = "", step: str | None = None,
                position: int | None = None) -> None:  # fmt: skip
         failures.append(
-            StepFailure(scenario_id, position, step, kind, plainly(wanted), plainly(actual), hint)
+            StepFailure(scenario_id, position, step, kind, plainly(expected_value), plainly(actual), hint)
         )
 
-    _fates(expected, played, failed)
+    _status_failures(expected, played, failed)
     if expected.context is not None:
-        for where, wanted, actual, hint in differences(expected.context, played.context):
-            failed("context", f"{where} = {told(wanted)}", told(actual), hint)
+        for where, value, actual, hint in differences(expected.context, played.context):
+            failed("context", f"{where} = {told(value)}", told(actual), hint)
     if expected.intake is not None:
-        _intake(expected, played, failed)
+        _intake_failures(expected, played, failed)
     if steps:
-        _on_the_path(expected, played, rules, failed)
+        _path_failures(expected, played, rules, failed)
     scenario = expected.scenario_instruction_used
     if scenario is not None and (steps or scenario != MULTI_STEP):
         used = played.scenario_used or NONE
@@ -58,12 +58,12 @@ def validate_outcome(
     return not failures, failures
 
 
-def _fates(expected: ExpectedOutput, played: Played, failed: Any) -> None:
+def _status_failures(expected: ExpectedOutput, played: Played, failed: Any) -> None:
     why = played.reason or ""
     for kind in ("status", "end", "reason"):
-        wanted, actual = getattr(expected, kind), getattr(played, kind)
-        if wanted is not None and (actual is None or not same_text(wanted, str(actual))):
-            failed(kind, wanted, actual or NONE, f"reason: {why}" if why and kind != "reason" else "")
+        expectation, actual = getattr(expected, kind), getattr(played, kind)
+        if expectation is not None and (actual is None or not same_text(expectation, str(actual))):
+            failed(kind, expectation, actual or NONE, f"reason: {why}" if why and kind != "reason" else "")
     if expected.flags is None:
         return
     if not expected.flags and played.flags:
@@ -73,21 +73,28 @@ def _fates(expected: ExpectedOutput, played: Played, failed: Any) -> None:
             failed("flags", flag, ", ".join(played.flags) or NONE)
 
 
-def _intake(expected: ExpectedOutput, played: Played, failed: Any) -> None:
-    wanted, actual = expected.intake, played.intake
-    if wanted is None:
+def _intake_failures(expected: ExpectedOutput, played: Played, failed: Any) -> None:
+    expectation, actual = expected.intake, played.intake
+    if expectation is None:
         return
     if actual is None:
-        failed("intake", wanted.decision, "no decision")
-    elif not same_text(wanted.decision, actual.decision):
+        failed("intake", expectation.decision, "no decision")
+    elif not same_text(expectation.decision, actual.decision):
         failed(
-            "intake", wanted.decision, actual.decision, f"reason: {actual.reason}" if actual.reason else ""
+            "intake",
+            expectation.decision,
+            actual.decision,
+            f"reason: {actual.reason}" if actual.reason else "",
         )
-    elif wanted.reason is not None and not same_text(wanted.reason, actual.reason or ""):
-        failed("intake", f"{wanted.decision}, {wanted.reason}", f"{actual.decision}, {actual.reason or NONE}")
+    elif expectation.reason is not None and not same_text(expectation.reason, actual.reason or ""):
+        failed(
+            "intake",
+            f"{expectation.decision}, {expectation.reason}",
+            f"{actual.decision}, {actual.reason or NONE}",
+        )
 
 
-def _on_the_path(expected: ExpectedOutput, played: Played, rules: Contracts | None, failed: Any) -> None:
+def _path_failures(expected: ExpectedOutput, played: Played, rules: Contracts | None, failed: Any) -> None:
     known = rules or Contracts({step.step_name: StepContract(step.step_name) for step in played.steps})
     barred = {resolved(known, step) for step in expected.forbidden_steps or ()}
     for position, step in enumerate(played.steps, 1):
@@ -95,22 +102,26 @@ def _on_the_path(expected: ExpectedOutput, played: Played, rules: Contracts | No
             failed("forbidden_step", f"no {step.step_name}", "it ran", "", step.step_name, position)
     if expected.fallbacks is not None:
         fell = [(step.step_name, step.fallback) for step in played.steps if step.fallback is not None]
-        wanted = [(resolved(known, one.step), one) for one in expected.fallbacks]
-        fits = len(fell) == len(wanted) and all(
-            name == step and (one.reason is None or same_text(one.reason, reason))
-            for (step, reason), (name, one) in zip(fell, wanted, strict=True)
+        fallbacks = [(resolved(known, fallback.step), fallback) for fallback in expected.fallbacks]
+        fits = len(fell) == len(fallbacks) and all(
+            name == step and (fallback.reason is None or same_text(fallback.reason, reason))
+            for (step, reason), (name, fallback) in zip(fell, fallbacks, strict=True)
         )
         if not fits:
-            there = "; ".join(f"{step}: {reason}" for step, reason in fell) or NONE
-            failed("fallback", "; ".join(_fallback_text(name, one) for name, one in wanted) or NONE, there)
+            fallen = "; ".join(f"{step}: {reason}" for step, reason in fell) or NONE
+            failed(
+                "fallback",
+                "; ".join(_fallback_text(name, fallback) for name, fallback in fallbacks) or NONE,
+                fallen,
+            )
 
 
-def _fallback_text(name: str, one: ExpectedFallback) -> str:
-    return f"{name}: {one.reason}" if one.reason is not None else name
+def _fallback_text(name: str, fallback: ExpectedFallback) -> str:
+    return f"{name}: {fallback.reason}" if fallback.reason is not None else name
 
 
 def validate_time(bound: float | None, ms: float | None, *, scenario_id: str = "") -> Verdict:
-    """Hold the time taken against its upper bound."""
+    """Compare the time taken with its upper bound."""
     if bound is None or (ms is not None and ms <= bound):
         return True, []
     actual = "not measured" if ms is None else f"{ms:.0f}"

@@ -1,4 +1,4 @@
-"""Paths as people read them: short names of steps, arrows, a caret under the first difference."""
+"""Paths as text: short names of steps, arrows, a caret under the first difference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NUMBERED = re.compile(r"(\d+[a-z]?)[-_.]", re.IGNORECASE)
 
 
 def short_names(steps: Iterable[str]) -> dict[str, str]:
-    """A short name for each step: its number where it has one that no other step shares, else all of it."""
+    """A short name for each step: its number if no other step has it, otherwise the whole name."""
     names = list(dict.fromkeys(steps))
     numbers = {name: match.group(1) for name in names if (match := _NUMBERED.match(name)) is not None}
     taken = list(numbers.values())
@@ -27,7 +27,7 @@ def drawn(path: Sequence[str], names: dict[str, str] | None = None) -> str:
 
 
 def beside(expected: Sequence[str], actual: Sequence[str]) -> tuple[str, ...]:
-    """Both paths below each other and a caret under the first difference; nothing for equal ones."""
+    """Both paths, one below the other, and a caret under the first difference; empty for equal paths."""
     if list(expected) == list(actual):
         return ()
     names = short_names([*expected, *actual])

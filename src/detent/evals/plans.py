@@ -1,6 +1,6 @@
-"""What a case plans: faults and answers of functions, and the replies of agents.
+"""What a case plans: faults and answers of functions, and replies of agents.
 
-Planned faults are named by the words in `FAULTS`, for functions and agents alike.
+Planned faults are named by the words in `FAULTS`, both for functions and for agents.
 """
 
 from __future__ import annotations
@@ -43,22 +43,26 @@ Answered = Callable[[str, Any, Mapping[str, Any]], Any]
 
 
 class Plans:
-    """What one case plans for its functions."""
+    """The faults and answers one case plans for its functions."""
 
     def __init__(self, case: EvalTestCase, answered: Answered | None = None) -> None:
-        """`answered` turns a planned answer into the form in which the function gives its own."""
-        given = case.input
+        """`answered` converts a planned answer to the form of the function's own answers."""
+        planned = case.input
         self._answered = answered or (lambda function, answer, args: copy.deepcopy(answer))
         self._answers = {
             function: deque(listed(answers))
-            for function, answers in (given.get("mock_function_responses") or {}).items()
+            for function, answers in (planned.get("mock_function_responses") or {}).items()
         }
         self._faults = {
-            function: deque(listed(words)) for function, words in (given.get("failures") or {}).items()
+            function: deque(listed(words)) for function, words in (planned.get("failures") or {}).items()
         }
 
     def check(self, functions: Collection[str]) -> None:
-        """Raises `PlayFailed` when something is planned for a function that does not exist."""
+        """Check that every function with a plan exists.
+
+        Raises:
+            PlayFailed: something is planned for an unknown function.
+        """
         for key, planned in (("mock_function_responses", self._answers), ("failures", self._faults)):
             for function in planned:
                 if function not in functions:
@@ -68,7 +72,7 @@ class Plans:
                     )
 
     def around(self, tool: Tool) -> Tool:
-        """The tool with the planned faults and answers in its way."""
+        """The tool, wrapped so that it gives the planned faults and answers."""
         answers, faults = self._answers.get(tool.name), self._faults.get(tool.name)
         if not answers and not faults:
             return tool
@@ -81,7 +85,7 @@ class Plans:
                 raise ToolError(fault.code, fault.message, transient=fault.transient)
             if not answers:
                 return await call(tool.perform, tool.off_loop, *first, **args)
-            # The last answer stays: a step may well ask again.
+            # The last answer is repeated: a step may ask again.
             return self._answered(tool.name, answers.popleft() if len(answers) > 1 else answers[0], args)
 
         return replace(tool, perform=perform, blocking=False)
@@ -90,14 +94,14 @@ class Plans:
 def script_of(replies: Mapping[str, Any]) -> dict[str, list[Any]]:
     """A case's `agent_replies` as a script for the scripted executor.
 
-    A case may shorten what a script spells out: a text stands for `{text: …}`, a fault for its word, and a
+    A case may abbreviate: a text stands for `{text: …}`, a fault for its word, and a
     call for `{function: {arguments}}`.
     """
-    return {step: [_reply(reply) for reply in listed(said)] for step, said in replies.items()}
+    return {step: [_reply(reply) for reply in listed(step_replies)] for step, step_replies in replies.items()}
 
 
 def listed(value: Any) -> Sequence[Any]:
-    """A list, or the one value in place of a list."""
+    """A list unchanged; any other value as a list of one item."""
     return value if isinstance(value, list) else [value]
 
 
@@ -115,13 +119,15 @@ def _reply(reply: Any) -> Any:
             "message": fault.message,
         }
     if isinstance(reply.get("calls"), list):
-        spelled["calls"] = [spelled_call for one in reply["calls"] for spelled_call in _calls(one)]
+        spelled["calls"] = [
+            spelled_call for planned_call in reply["calls"] for spelled_call in _calls(planned_call)
+        ]
         if not {"text", "output", "error"} & set(reply):
             spelled["text"] = ""
     return spelled
 
 
-def _calls(one: Any) -> list[Any]:
-    if not isinstance(one, Mapping) or "tool" in one:
-        return [one]
-    return [{"tool": function, "args": args} for function, args in one.items()]
+def _calls(planned_call: Any) -> list[Any]:
+    if not isinstance(planned_call, Mapping) or "tool" in planned_call:
+        return [planned_call]
+    return [{"tool": function, "args": args} for function, args in planned_call.items()]

@@ -1,4 +1,4 @@
-"""What a player gives back for a case, and what a player is.
+"""The result of playing a case, and the interface of a player.
 
 A player turns a case into steps, calls, data and a status. How its steps may follow each other is in
 `contracts`; the player that Detent ships is in `player`.
@@ -28,15 +28,15 @@ class PlayedStep:
     step_name: str
     input_data: Mapping[str, Any] = field(default_factory=dict)
     output_text: str = ""
-    """Canonical rendering of what it said."""
+    """Its output, in canonical form."""
     data_after: Mapping[str, Any] | None = None
-    """The context after the step, with everything conditions and needs look at; None: not known."""
+    """The context after the step, with everything conditions and needs read; None: unknown."""
     next_step: str | None = None
-    """Where it led; None when the run ended in it."""
+    """The next step or end; None when the run ended in this step."""
     reason: str | None = None
     mode: str = "deterministic"
     fallback: str | None = None
-    """Why the handler decided in the agent's place."""
+    """Why the handler decided instead of the agent."""
     calls: tuple[FunctionCall, ...] = ()
 
 
@@ -50,7 +50,7 @@ class Intake:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What came of a case."""
+    """The result of playing a case."""
 
     steps: tuple[PlayedStep, ...] = ()
     calls: tuple[FunctionCall, ...] = ()
@@ -62,21 +62,21 @@ class Played:
     context: Mapping[str, Any] = field(default_factory=dict)
     """The data at the end."""
     start_data: Mapping[str, Any] | None = None
-    """The data the first step found; None: not known, and its needs are not checked."""
+    """The data at the first step; None: unknown, and its needs are not checked."""
     intake: Intake | None = None
     artifacts: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
-    """What the run left behind, by kind; see `artifacts`."""
+    """The artifacts of the run, by kind; see `artifacts`."""
     scenario_used: str | None = None
     ms: float | None = None
     """How long it took; None has the runner measure it."""
     spend: Spend = NOTHING
     run_id: str | None = None
     error: str | None = None
-    """What kept the case from being played as it is written. Always a failure, whatever the run came to."""
+    """Why the case could not be played as it is written. A failure, whatever the outcome of the run."""
 
 
 class PlayFailed(DetentError):
-    """Raised by a player that cannot play a case as it is written: a recording that does not fit, say."""
+    """Raised by a player that cannot play a case as it is written, for example with a stale recording."""
 
     def __init__(self, message: str, *, step_name: str | None = None, hint: str = "") -> None:
         self.step_name = step_name
@@ -89,12 +89,12 @@ class PlayFailed(DetentError):
 
 @dataclass(frozen=True, slots=True)
 class PlayOptions:
-    """What the command line says about how cases are played; carrying it out is the player's business."""
+    """How cases are played, from the command line; the player carries it out."""
 
     record: Path | None = None
-    """Folder that takes every answer of a model, one `<scenario_id>.jsonl` a case."""
+    """Folder for recordings of every model answer, one `<scenario_id>.jsonl` per case."""
     replay: Path | None = None
-    """Folder every answer of a model is taken from; nobody is asked."""
+    """Folder of recordings that replace every model answer; no model is called."""
     arm: str | None = None
     """Arm of an experiment to play in."""
     repeat: int = 1
@@ -102,16 +102,16 @@ class PlayOptions:
 
 
 class Player(Protocol):
-    """Turns a case into what happened.
+    """Plays cases.
 
     May also have: `orchestrators` (modes it can play; only `step` when absent), `usual_orchestrator` (the
-    mode that the project works in), `artifacts` (the kinds of artifacts its runs leave), `model` (id of the
+    mode the project uses), `artifacts` (the kinds of artifacts its runs leave), `model` (id of the
     model it asks; None for none), `arms` (arms it knows) and `async close()`.
     """
 
     @property
     def input_keys(self) -> Collection[str]:
-        """Keys of a case's `input` it understands; in a mapping, each with the type it takes."""
+        """Keys of a case's `input` it understands; in a mapping, each with its type."""
         ...
 
     def contracts(self, case: EvalTestCase) -> Contracts | Mapping[str, StepContract] | None:
@@ -119,7 +119,7 @@ class Player(Protocol):
         ...
 
     async def play(self, case: EvalTestCase, *, orchestrator: str, options: PlayOptions) -> Played:
-        """Play the case once, leaving nothing behind that another play could notice."""
+        """Play the case once, without side effects on other plays."""
         ...
 
 
@@ -129,7 +129,7 @@ def orchestrators_of(player: Player) -> tuple[str, ...]:
 
 
 def usual_orchestrator_of(player: Player) -> str:
-    """The mode a player plays in when none is asked for."""
+    """The mode a player uses when none is requested."""
     return str(getattr(player, "usual_orchestrator", None) or orchestrators_of(player)[0])
 
 
@@ -145,12 +145,12 @@ def model_of(player: Player) -> str | None:
 
 
 def arms_of(player: Player) -> Sequence[str] | None:
-    """The arms a player knows; None when it does not say."""
+    """The arms a player declares; None when it declares none."""
     return getattr(player, "arms", None)
 
 
 async def close(player: Player) -> None:
-    """Let go of what a player holds."""
+    """Close a player."""
     closing = getattr(player, "close", None)
     if closing is not None:
         await closing()

@@ -1,4 +1,4 @@
-"""Plays cases on an engine, each on a store of its own, and folds the journal into what happened.
+"""Plays cases on an engine, each on its own store, and folds the journal into a `Played`.
 
 It plays any flow of any application. What differs between them is a `Subject`: the contracts of its steps,
 how a case becomes a flow with something to do, and the artifacts a run leaves. Which store, which scripted
@@ -38,39 +38,39 @@ from detent.kernel.run import Run
 from detent.kernel.status import Status
 
 SCRIPTED = "case"
-"""Provider of the steps whose replies a case brings along."""
+"""Provider of the steps whose replies are in the case."""
 GIVEN_TO_AN_AGENT = StepConfig.read({"mode": "agent", "autonomy": "approver"}, where="agent_replies")
-"""How a step with scripted replies is performed unless the case says."""
+"""How a step with scripted replies is performed unless the case configures it."""
 
 
-# -- what is played -----------------------------------------------------------------------------------------
+# -- the subject --------------------------------------------------------------------------------------------
 
 
 class Setup(NamedTuple):
-    """What a case is set up with."""
+    """What a session is made with."""
 
     folder: Path
-    """The case's own; gone after the play."""
+    """The case's own folder; deleted after the play."""
     mode: str
     arm: str | None
     wrap: Callable[[Tool], Tool]
-    """Puts the planned faults and answers in the way of a tool."""
+    """Wraps a tool so that it gives the planned faults and answers."""
     agents: tuple[str, ...]
     """Steps that agents perform."""
 
 
 class Delivered(NamedTuple):
-    """What came of delivering a case."""
+    """The result of delivering a case."""
 
     run: Run | None
-    """None when it was decided that nothing runs."""
+    """None when intake decided that nothing runs."""
     intake: Intake | None = None
     ms: float | None = None
     """How long it took; None has the player measure it."""
 
 
 class Session:
-    """One case, set up: the flow with something to do. By default `input.data` is what it starts from."""
+    """One case, ready to be played: its flow and input. By default the run starts with `input.data`."""
 
     def __init__(self, flow: Flow, case: EvalTestCase, tools: Sequence[Tool] | None = None) -> None:
         self.flow = flow
@@ -78,24 +78,24 @@ class Session:
         self.tools = list(flow.tools) if tools is None else tools
 
     async def deliver(self, engine: Engine) -> Delivered:
-        """Start what the case is about and see it through."""
+        """Start the run of the case and wait for its end."""
         data, start = self.case.input.get("data") or {}, self.case.input.get("start_step")
         # The same id each time: keys of effects depend on it, and recordings must fit.
         run_id = f"eval-{self.case.scenario_id}"
         return Delivered(await engine.run(self.flow, data, at=start, run_id=run_id))
 
     def text(self, visit: StepVisit) -> str:
-        """What a step said, as cases look at it."""
+        """The output of a step, in the form that cases check."""
         lines = [f"{key.upper()}: {value}" for key, value in visit.changes.items() if isinstance(value, str)]
         lines += [f"CALL: {call.function_name} {canonical(call.arguments)}" for call in visit.calls]
         return "\n".join([*lines, f"NEXT_STEP: {visit.next_step}"])
 
     def own_calls(self, visit: StepVisit) -> Sequence[FunctionCall]:
-        """The calls a step has to answer for."""
+        """The calls that are checked as the step's own."""
         return visit.calls
 
     async def finished(self, played: Played, engine: Engine, run: Run | None) -> Played:
-        """What happened, with what only the application can add, such as artifacts."""
+        """The result, with what only the application can add, such as artifacts."""
         return played
 
 
@@ -104,17 +104,17 @@ class Subject(Protocol):
 
     May also have: `orchestrators` (modes other than `step`), `usual_orchestrator`, `artifacts` (kinds of
     artifacts), `arms`, `arm_steps(arm)` (who performs which step in an arm), `answered` (planned answers in
-    the functions' own form) and `planned(case)` (the case with its plans in the usual words).
+    the functions' own form) and `planned(case)` (the case with its plans in the standard form).
     """
 
     @property
     def flow(self) -> str:
-        """Name of the flow that is judged."""
+        """Name of the flow under test."""
         ...
 
     @property
     def input_keys(self) -> Mapping[str, type]:
-        """Keys of `input` beyond the usual ones, each with the type it takes."""
+        """Keys of `input` beyond the standard ones, each with its type."""
         ...
 
     def contracts(self, case: EvalTestCase) -> Contracts:
@@ -122,7 +122,7 @@ class Subject(Protocol):
         ...
 
     def session(self, case: EvalTestCase, setup: Setup) -> Session:
-        """Set a case up."""
+        """Prepare a case to be played."""
         ...
 
 
@@ -134,7 +134,7 @@ class CaseTape(Tape, Protocol):
 
     @property
     def mismatches(self) -> Sequence[TapeError]:
-        """What was asked and is not on the tape."""
+        """Requests that are not on the tape."""
         ...
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ class Parts(Protocol):
         ...
 
     def recorder(self, path: Path) -> CaseTape:
-        """A tape that writes a recording, over one that is there."""
+        """A tape that writes a recording and replaces an existing one."""
         ...
 
     def playback(self, path: Path) -> CaseTape:
@@ -175,7 +175,7 @@ class _Agents:
         return self.project.default if self.project is not None else None
 
     def make(self, provider: str) -> StepExecutor:
-        """The script for its provider, else what the project has."""
+        """The script for its provider, otherwise the project's executor."""
         if provider == SCRIPTED and self.script is not None:
             return self.script
         if self.project is None:
@@ -200,10 +200,10 @@ class FlowPlayer:
         dispatch: DispatchSettings | None = None,
         suite: str | None = None,
     ) -> None:
-        """`dispatch` says which steps the project gives to which agents, `suite` what commands call it.
+        """`dispatch` configures which agents perform which steps; `suite` is its name in commands.
 
         Raises:
-            ConfigurationError: a step is given to a model that may be another one tomorrow.
+            ConfigurationError: a step is performed by a model whose id is not pinned.
         """
         self.subject = subject
         self.dispatch = dispatch or DispatchSettings()
@@ -219,9 +219,9 @@ class FlowPlayer:
     def _check_models(self) -> None:
         usual = self.dispatch.model
         for name, step in self.dispatch.steps.items():
-            asked = step.mode is StepMode.AGENT and self.dispatch.executors is not None
+            by_model = step.mode is StepMode.AGENT and self.dispatch.executors is not None
             provider = step.provider or usual.provider
-            if asked and provider is not None and not (step.model_id or usual.model_id):
+            if by_model and provider is not None and not (step.model_id or usual.model_id):
                 raise ConfigurationError(
                     f"Step '{name}' asks a model of provider '{provider}', and nothing says which. Cases are "
                     f"played with a pinned one: say model.id, or steps.{name}.model_id."
@@ -229,20 +229,20 @@ class FlowPlayer:
 
     @property
     def model(self) -> str | None:
-        """Id of the model that is asked; None when no step is given to one."""
+        """Id of the model in use; None when no step is performed by a model."""
         ids = [
             step.model_id or self.dispatch.model.model_id
             for step in self.dispatch.steps.values()
             if step.mode is StepMode.AGENT
         ]
-        return ", ".join(dict.fromkeys(one for one in ids if one is not None)) or None
+        return ", ".join(dict.fromkeys(model_id for model_id in ids if model_id is not None)) or None
 
     def contracts(self, case: EvalTestCase) -> Contracts:
         """How the steps of a case may follow each other."""
         return self.subject.contracts(case)
 
     async def close(self) -> None:
-        """Let go of the project's models."""
+        """Close the project's models."""
         if self.dispatch.executors is not None:
             await self.dispatch.executors.close()
 
@@ -262,7 +262,7 @@ class FlowPlayer:
             if tape is not None and tape.mismatches:
                 raise tape.mismatches[0]
         except TapeError as error:
-            raise self._does_not_fit(error, options) from error
+            raise self._mismatch_error(error, options) from error
         except PlayFailed:
             raise
         except DetentError as error:
@@ -292,16 +292,16 @@ class FlowPlayer:
     # -- who performs the steps -----------------------------------------------------------------------------
 
     def _dispatch(self, case: EvalTestCase, contracts: Contracts, arm: str | None) -> DispatchSettings:
-        """Who performs the steps: the project's settings, over them the arm's, over them the case's."""
+        """Who performs the steps: the case's configuration over the arm's over the project's."""
         steps = dict(self.dispatch.steps)
         of_arm: Mapping[str, Any] = getattr(self.subject, "arm_steps", lambda arm: {})(arm) if arm else {}
-        # A case with steps of its own need not have the step that an arm is about.
+        # A case with its own steps need not have the step that an arm configures.
         of_arm = {name: config for name, config in of_arm.items() if name in contracts.steps}
         own = {_step(contracts, name): config for name, config in (case.input.get("steps") or {}).items()}
         for name, config in (*of_arm.items(), *own.items()):
             steps[f"{self.subject.flow}/{name}"] = StepConfig.read(config, where=f"input.steps.{name}")
         replies = case.input.get("agent_replies") or {}
-        script = {_step(contracts, name): said for name, said in script_of(replies).items()}
+        script = {_step(contracts, name): step_replies for name, step_replies in script_of(replies).items()}
         for name in script:
             key = f"{self.subject.flow}/{name}"
             steps[key] = replace(steps.get(key) or steps.get(name) or GIVEN_TO_AN_AGENT, provider=SCRIPTED)
@@ -333,20 +333,22 @@ class FlowPlayer:
             return self._parts.recorder(options.record / own)
         if options.replay is None:
             return None
-        found = [file for file in (own, f"{name}.jsonl") if (options.replay / file).is_file()]
-        if not found:
-            raise PlayFailed(f"There is no recording {name}.jsonl.", hint=self._again(options))
+        recordings = [file for file in (own, f"{name}.jsonl") if (options.replay / file).is_file()]
+        if not recordings:
+            raise PlayFailed(f"There is no recording {name}.jsonl.", hint=self._record_hint(options))
         try:
-            return self._parts.playback(options.replay / found[0])
+            return self._parts.playback(options.replay / recordings[0])
         except ConfigurationError as error:
-            raise PlayFailed(str(error), hint=self._again(options)) from None
+            raise PlayFailed(str(error), hint=self._record_hint(options)) from None
 
-    def _does_not_fit(self, error: TapeError, options: PlayOptions) -> PlayFailed:
-        path, what = getattr(error, "path", None), getattr(error, "what", str(error))
-        message = f"{path.name}: {what}" if isinstance(path, Path) else what
-        return PlayFailed(message, step_name=getattr(error, "step", None) or None, hint=self._again(options))
+    def _mismatch_error(self, error: TapeError, options: PlayOptions) -> PlayFailed:
+        path, mismatch = getattr(error, "path", None), getattr(error, "what", str(error))
+        message = f"{path.name}: {mismatch}" if isinstance(path, Path) else mismatch
+        return PlayFailed(
+            message, step_name=getattr(error, "step", None) or None, hint=self._record_hint(options)
+        )
 
-    def _again(self, options: PlayOptions) -> str:
+    def _record_hint(self, options: PlayOptions) -> str:
         folder = options.replay or options.record
         return (
             f"if what is asked has changed, record it anew with the same model: detent eval {self._suite} "
@@ -358,36 +360,36 @@ class FlowPlayer:
 
 
 async def fold(store: Store, run: Run, session: Session, contracts: Contracts) -> Played:
-    """What the journal of a run says happened."""
+    """Fold the journal of a run into a `Played`."""
     entries = [entry async for entry in read(store, run.id)]
     needs = {name: step.needs for name, step in contracts.steps.items()}
-    found = visits(entries, needs=needs, blobs=await blobs_of(store, entries))
-    steps = tuple([await _visited(store, visit, session) for visit in found])
+    step_visits = visits(entries, needs=needs, blobs=await blobs_of(store, entries))
+    steps = tuple([await _played_step(store, visit, session) for visit in step_visits])
     used = steps[-1].step_name if steps and run.status is Status.SUCCEEDED else "error"
     flags = run.data.get("flags")
     return Played(
         steps=steps,
-        calls=tuple(call for visit in found for call in visit.calls),
+        calls=tuple(call for visit in step_visits for call in visit.calls),
         status=run.status.value,
         end=run.state if run.state in contracts.ends | contracts.always else None,
         reason=run.reason,
         flags=tuple(map(str, flags)) if isinstance(flags, list) else (),
-        context=await _whole(store, run.data),
-        start_data=await _whole(store, _start(entries)),
+        context=await _loaded(store, run.data),
+        start_data=await _loaded(store, _start(entries)),
         scenario_used=f"steps:{used}",
         spend=run.total_spend,
         run_id=run.id,
     )
 
 
-async def _visited(store: Store, visit: StepVisit, session: Session) -> PlayedStep:
-    visit = replace(visit, changes=await _whole(store, visit.changes))
-    ended = visit.next_step.startswith("(")  # the run ended in it; it led nowhere
+async def _played_step(store: Store, visit: StepVisit, session: Session) -> PlayedStep:
+    visit = replace(visit, changes=await _loaded(store, visit.changes))
+    ended = visit.next_step.startswith("(")  # the run ended in this step
     return PlayedStep(
         visit.step_name,
         visit.input_data,
         session.text(visit),
-        await _whole(store, visit.data),
+        await _loaded(store, visit.data),
         None if ended else visit.next_step,
         visit.reason,
         visit.mode,
@@ -396,8 +398,8 @@ async def _visited(store: Store, visit: StepVisit, session: Session) -> PlayedSt
     )
 
 
-async def _whole(store: Store, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Data with values kept outside the journal in their place."""
+async def _loaded(store: Store, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Data with offloaded values loaded."""
     whole: dict[str, Any] = {}
     for key, value in data.items():
         if isinstance(value, Mapping) and set(value) == {"$blob", "size"}:
@@ -409,7 +411,7 @@ async def _whole(store: Store, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _start(entries: Sequence[Entry]) -> dict[str, Any]:
-    """The data the first step found."""
+    """The data at the first step."""
     run = Run("")
     run.apply(entries[0])
     return dict(run.data)

@@ -1,7 +1,7 @@
-"""Reads case files: all problems of all files at once, each with its line.
+"""Reads case files and reports every problem of every file at once, with its line.
 
-The format is declared in `case`; here are the rules between its keys. The player declares the keys of `input`
-and the artifacts that a case may expect something of.
+The format is declared in `case`; the rules between its keys are here. The player declares the keys of `input`
+and the artifacts that a case may have expectations about.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ INPUT_KEYS: Mapping[str, type] = {
     "data": dict, "start_step": str, "steps": dict, "agent_replies": dict, "mock_function_responses": dict,
     "failures": dict,
 }  # fmt: skip
-"""Keys of `input` that mean the same everywhere, with their types; a player says which others it takes."""
+"""Keys of `input` that mean the same in every suite, with their types; a player declares its further ones."""
 ATTEMPTS = (*FAULTS, OK)
-"""What one attempt at a function may be planned to come to."""
+"""Words for the planned result of one attempt at a function."""
 STEP_ONLY = ("expected_steps", "forbidden_steps", "fallbacks", "allow_missing")
-"""Expectations only a path can meet; they have no place under a mode without steps."""
+"""Expectations about a path; not allowed under a mode without steps."""
 _VALUES: Mapping[type, Any] = {
     bool: Annotated[bool, Written(FLAG, "")], dict: Annotated[dict, Written(MAPPING, "")],
     str: Annotated[str, Written(TEXT, "")], list: Annotated[list, Written("a list", "")],
@@ -60,50 +60,54 @@ class BrokenFile:
 
     file: str
     scenario_id: str
-    """Its stem, which is what its id should be."""
+    """The stem of its file name, which its id should equal."""
     problems: tuple[Problem, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Cases:
-    """What a folder of case files holds."""
+    """The case files of a folder, read."""
 
     cases: tuple[EvalTestCase, ...] = ()
     broken: tuple[BrokenFile, ...] = ()
 
     @property
     def problems(self) -> list[Problem]:
-        """Everything wrong with any file."""
+        """The problems of all files."""
         return [problem for file in self.broken for problem in file.problems]
 
     def check(self) -> Cases:
-        """The same, or `DocumentError` with every problem."""
+        """The same cases.
+
+        Raises:
+            DocumentError: some file cannot be played; it lists every problem.
+        """
         if self.broken:
             raise DocumentError("The folder of cases", self.problems)
         return self
 
 
 def find_case_files(folder: Path, ignore: Collection[str] = ()) -> list[Path]:
-    """The case files of a folder and those below it, sorted by path.
+    """The case files of a folder and its subfolders, sorted by path.
 
-    Passed over: names beginning with `_` or `.`, names ending in `.example`, and the names in `ignore`.
+    Skipped: names beginning with `_` or `.`, names ending in `.example`, and the names in `ignore`.
     """
-    found = []
+    files = []
     for file in folder.rglob("*"):
         parts = file.relative_to(folder).parts
         if file.suffix not in _SUFFIXES or not file.is_file():
             continue
         if any(part.startswith(("_", ".")) for part in parts) or file.name in ignore:
             continue
-        found.append(file)
-    return sorted(found, key=lambda file: file.relative_to(folder).as_posix())
+        files.append(file)
+    return sorted(files, key=lambda file: file.relative_to(folder).as_posix())
 
 
 def read_cases(
     folder: Path, player: Player | None = None, *, ignore: Collection[str] = (), base: Path | None = None
 ) -> Cases:
-    """Read every case of a folder. The player says which keys, modes and steps it knows; `base` shortens
-    paths."""
+    """Read every case of a folder. The player declares which keys, modes and steps it knows; paths are
+    shown relative to `base`."""
     return read_files(find_case_files(folder, ignore), player, base=base or folder)
 
 
@@ -142,7 +146,7 @@ def _read_file(file: Path, shown: str, player: Player | None) -> tuple[EvalTestC
 def read_case(
     raw: bytes | str, player: Player | None = None, *, shown: str = "", stem: str | None = None
 ) -> tuple[EvalTestCase | None, list[Problem]]:
-    """The case a file stands for, and its problems; None when it is no case at all."""
+    """The case in a file, and its problems; None when the file is not a case at all."""
     document = read_document(
         raw, shown, code="", most_values=DATA_VALUES, was_yaml_1_1=True, keys_as_written=True
     )
@@ -168,7 +172,7 @@ def _expectations(artifacts: tuple[Artifacts, ...], modes: tuple[str, ...], step
     """The keys of `expected_output`, with those of the artifacts and of the modes other than `step`."""
     keys = get_type_hints(ExpectedOutput, include_extras=True)
     keys = {key: hint for key, hint in keys.items() if steps or key not in STEP_ONLY}
-    keys |= {key: _VALUES[kind] for one in artifacts for key, kind in one.keys.items()}
+    keys |= {key: _VALUES[kind] for artifact in artifacts for key, kind in artifact.keys.items()}
     keys |= {mode: _VALUES[dict] for mode in modes if steps and mode != STEP}
     return make_dataclass("ExpectedOutput", keys.items())
 
@@ -179,17 +183,17 @@ class _Reader(ModelReader):
     at_keys = True
 
     def case(
-        self, given: Mapping[str, Any], player: Player | None, shown: str, stem: str | None, comment: str
+        self, written: Mapping[str, Any], player: Player | None, shown: str, stem: str | None, comment: str
     ) -> EvalTestCase:
-        """The whole file, as far as it is usable."""
-        values = self.fields(EvalTestCase, given, "", "a case")
+        """The case, as far as the file is usable."""
+        values = self.fields(EvalTestCase, written, "", "a case")
         scenario_id = values.get("scenario_id")
         if scenario_id and stem is not None and scenario_id != stem:
             self.wrong("", "scenario_id", f"scenario_id is '{scenario_id}', the file's name says '{stem}'.")
         modes = orchestrators_of(player) if player is not None else (STEP,)
         artifacts = tuple(artifacts_of(player)) if player is not None else ()
         expected = values.pop("expected_output", None)
-        if "expected_output" not in given:
+        if "expected_output" not in written:
             self.wrong("", "", "'expected_output' is missing.")
         elif expected is not None and not any(
             value is not None for key, value in expected.items() if key != "allow_missing"
@@ -211,7 +215,7 @@ class _Reader(ModelReader):
         )
 
     def modes(self, values: dict[str, Any], known: tuple[str, ...]) -> None:
-        """The player has the modes the case holds for."""
+        """Check that the player has the modes the case holds for."""
         if "orchestrators" not in values:
             return
         values["orchestrators"] = texts(values["orchestrators"])
@@ -222,29 +226,29 @@ class _Reader(ModelReader):
         if not values["orchestrators"]:
             self.wrong("", "orchestrators", "'orchestrators' is empty, so the case would never be played.")
 
-    def input(self, given: Mapping[str, Any], player: Player | None) -> Mapping[str, Any]:
-        """The input, by the keys its player declares."""
+    def input(self, mapping: Mapping[str, Any], player: Player | None) -> Mapping[str, Any]:
+        """Read the input, by the keys its player declares."""
         known = INPUT_KEYS if player is None else player.input_keys
         types = {**INPUT_KEYS, **(known if isinstance(known, Mapping) else {})}
         keys = {key: _VALUES[types.get(key, object)] for key in sorted(known)}
-        values = self.fields(make_dataclass("Input", keys.items()), given, "input", "this suite's input")
+        values = self.fields(make_dataclass("Input", keys.items()), mapping, "input", "this suite's input")
         for key in ("steps", "agent_replies"):
-            for step in given[key] if isinstance(given.get(key), Mapping) else ():
+            for step in mapping[key] if isinstance(mapping.get(key), Mapping) else ():
                 path = path_of("input", key, step)
                 written = self.document.bare_key(path)
                 if written is not None and not isinstance(core(written), str):
                     message = f'{written} is a number to YAML; quote the step: "{written}".'
                     self.wrong("", path, message)
-        failures = given.get("failures")
+        failures = mapping.get("failures")
         for function, attempts in failures.items() if isinstance(failures, Mapping) else ():
             self.attempts(attempts, path_of("input", "failures", function))
         return values
 
-    def attempts(self, given: Any, path: str) -> None:
-        """What the attempts at a function are planned to come to."""
-        for index, word in enumerate(texts(given)):
+    def attempts(self, words: Any, path: str) -> None:
+        """Check the planned results of the attempts at a function."""
+        for index, word in enumerate(texts(words)):
             if not isinstance(word, str):
-                place = f"{path}[{index}]" if isinstance(given, list) else path
+                place = f"{path}[{index}]" if isinstance(words, list) else path
                 self.wrong("", place, f"'{path}' is {TEXTS}.")
             elif word not in ATTEMPTS:
                 choices = f"{nearest(word, ATTEMPTS)} It takes: {', '.join(ATTEMPTS)}."
@@ -252,19 +256,19 @@ class _Reader(ModelReader):
 
     def expected(
         self,
-        given: Mapping[str, Any],
+        written: Mapping[str, Any],
         path: str,
         artifacts: tuple[Artifacts, ...],
         modes: tuple[str, ...],
         steps: bool = True,
     ) -> ExpectedOutput:
         """What a case expects: of its run, of the artifacts, and what differs in a mode other than `step`."""
-        values = self.fields(_expectations(artifacts, modes, steps), given, path, f"'{path}'")
+        values = self.fields(_expectations(artifacts, modes, steps), written, path, f"'{path}'")
         others = {mode: values.pop(mode) for mode in modes if steps and mode in values and mode != STEP}
         left = {
             key: texts(values.pop(key)) if kind is tuple else values.pop(key)
-            for one in artifacts
-            for key, kind in one.keys.items()
+            for artifact in artifacts
+            for key, kind in artifact.keys.items()
             if key in values
         }
         for key, read in (
@@ -290,13 +294,13 @@ class _Reader(ModelReader):
             },
         )
 
-    def expected_step(self, given: Any, path: str) -> ExpectedStepExecution | None:
+    def expected_step(self, written: Any, path: str) -> ExpectedStepExecution | None:
         """One step of the path."""
-        values = self.item(ExpectedStepExecution, given, path, "an expected step", "step_name")
+        values = self.item(ExpectedStepExecution, written, path, "an expected step", "step_name")
         if values is None:
             return None
         for key in ("function_call", "fallback"):
-            if isinstance(given, Mapping) and key in given and given[key] is None:
+            if isinstance(written, Mapping) and key in written and written[key] is None:
                 values[key] = None
         call, args = values.get("function_call"), values.get("function_args")
         if isinstance(call, list):
@@ -312,17 +316,19 @@ class _Reader(ModelReader):
         return ExpectedStepExecution(**{"step_name": "", **values})
 
     def args_by_function(self, args: Mapping[str, Any], functions: tuple[str, ...], path: str) -> None:
-        """With several functions, arguments stand below the name of each."""
+        """Check arguments by function, which is how they are written for several functions."""
         for key, value in args.items():
             if key not in functions:
-                message = f"with several functions, function_args goes by their names; '{key}' is none of "
+                message = (
+                    f"with several functions, function_args is keyed by function name; '{key}' is none of "
+                )
                 self.wrong("", below(path, key), f"{message}them: {', '.join(functions)}.")
             elif value is not None and not isinstance(value, Mapping):
                 self.wrong("", below(path, key), f"'{below(path, key)}' is {MAPPING}.")
 
-    def expected_call(self, given: Any, path: str) -> ExpectedFunctionCall | None:
+    def expected_call(self, written: Any, path: str) -> ExpectedFunctionCall | None:
         """One call."""
-        values = self.item(ExpectedFunctionCall, given, path, "an expected call", "function_name")
+        values = self.item(ExpectedFunctionCall, written, path, "an expected call", "function_name")
         if values is None:
             return None
         if "arguments_contain" in values:
@@ -331,14 +337,14 @@ class _Reader(ModelReader):
         values["body_contains"] = texts(values.get("body_contains", ()))
         return ExpectedFunctionCall(**{"function_name": "", **values})
 
-    def expected_fallback(self, given: Any, path: str) -> ExpectedFallback | None:
+    def expected_fallback(self, written: Any, path: str) -> ExpectedFallback | None:
         """One fallback."""
-        values = self.item(ExpectedFallback, given, path, "an expected fallback")
+        values = self.item(ExpectedFallback, written, path, "an expected fallback")
         return None if values is None else ExpectedFallback(**{"step": "", **values})
 
 
 def texts(value: Any) -> tuple[Any, ...]:
-    """The items of a list that have a value; any other value stands for a list of it."""
+    """The items of a list that have a value; any other value stands for a list of one item."""
     items = value if isinstance(value, list | tuple) else (value,)
     return tuple(item for item in items if item is not None)
 

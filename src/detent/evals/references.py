@@ -1,4 +1,4 @@
-"""Steps by whatever name a case gives them, turned into their ids."""
+"""Resolves the names that cases use for steps to the steps' ids."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _ARROWS = re.compile(r"\s*(?:->|→|,|>)\s*")
 def resolve_case(
     case: EvalTestCase, contracts: Callable[[EvalTestCase], Contracts | Mapping[str, StepContract] | None]
 ) -> tuple[EvalTestCase, list[Problem]]:
-    """The case with the ids of its steps, and the references that mean no step or several."""
+    """The case with the ids of its steps, and the references that match no step or several."""
     if not case.holds_for(STEP):
         return case, []
     try:
-        found = contracts(case)
+        declared = contracts(case)
     except Exception as error:
         reason = str(error) if isinstance(error, DetentError) else f"{type(error).__name__}: {error}"
         message = f"its steps cannot be read: {' '.join(reason.split())}"
         return case, [Problem("", message, case.place("input"))]
-    return (case, []) if found is None else resolve(case, Contracts.of(found))
+    return (case, []) if declared is None else resolve(case, Contracts.of(declared))
 
 
 def resolve(case: EvalTestCase, contracts: Contracts) -> tuple[EvalTestCase, list[Problem]]:
     """The case with the ids of its steps, by these contracts."""
     wrong: list[Problem] = []
 
-    def name(reference: str, *way: str | int) -> str:
+    def name(reference: str, *keys: str | int) -> str:
         try:
             return contracts.resolve(reference)
         except UnknownStep as error:
-            path = path_of(*way)
+            path = path_of(*keys)
             wrong.append(Problem("", str(error), case.place(path), path))
             return reference
 
@@ -64,23 +64,25 @@ def resolve(case: EvalTestCase, contracts: Contracts) -> tuple[EvalTestCase, lis
         )
     if expected.fallbacks is not None:
         changes["fallbacks"] = tuple(
-            replace(one, step=name(one.step, begin, "fallbacks", index, "step"))
-            for index, one in enumerate(expected.fallbacks)
+            replace(fallback, step=name(fallback.step, begin, "fallbacks", index, "step"))
+            for index, fallback in enumerate(expected.fallbacks)
         )
-    given = dict(case.input)
-    if isinstance(start := given.get("start_step"), str):
-        given["start_step"] = name(start, "input", "start_step")
+    case_input = dict(case.input)
+    if isinstance(start := case_input.get("start_step"), str):
+        case_input["start_step"] = name(start, "input", "start_step")
     for key in ("steps", "agent_replies"):
-        if isinstance(by_step := given.get(key), Mapping):
-            given[key] = {name(str(step), "input", key, str(step)): value for step, value in by_step.items()}
+        if isinstance(by_step := case_input.get(key), Mapping):
+            case_input[key] = {
+                name(str(step), "input", key, str(step)): value for step, value in by_step.items()
+            }
     wrong += _unknown_calls(case, contracts)
-    case = replace(case, input=given)
+    case = replace(case, input=case_input)
     return replace(case, expected_output=replace(expected, **changes)), wrong
 
 
 def _unknown_calls(case: EvalTestCase, contracts: Contracts) -> list[Problem]:
-    """Forbidden functions that no step may call: forbidding them would never fail, whatever happens."""
-    declared = [one.functions for one in contracts.steps.values()]
+    """Forbidden functions that no step may call: such an expectation could never fail."""
+    declared = [contract.functions for contract in contracts.steps.values()]
     known = sorted({function for functions in declared for function in functions or ()})
     if None in declared:
         return []  # some step may call anything
@@ -96,7 +98,7 @@ def _unknown_calls(case: EvalTestCase, contracts: Contracts) -> list[Problem]:
 
 
 def stated_path(case: EvalTestCase, contracts: Contracts | None = None) -> tuple[str, ...]:
-    """The steps a case says its path has: the expected ones, else those of its file's first comment."""
+    """The path a case states: its expected steps, otherwise those in the first comment of its file."""
     if case.expected_output.expected_steps is not None:
         names = [step.step_name for step in case.expected_output.expected_steps]
     else:

@@ -1,6 +1,6 @@
-"""What a suite came to, as values that are written as JSON and read back equal.
+"""The report of a suite, as values that survive a round trip through JSON.
 
-Terminal, JSON and JUnit are drawn from this one value, so they agree.
+Terminal, JSON and JUnit are rendered from this one value, so they agree.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LISTS = ("path", "calls", "not_applicable")
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """One step of a play, as a report keeps it."""
+    """One step of a play, as stored in a report."""
 
     step_name: str
     output_text: str = ""
@@ -54,18 +54,18 @@ class CaseResult:
     required: bool = False
     deprecated: str | None = None
     not_applicable: tuple[str, ...] = ()
-    """Expectations this mode cannot meet or miss."""
+    """Expectations that are not checked in this mode."""
     steps: tuple[StepRecord, ...] = ()
     run_id: str | None = None
 
     @property
     def counted(self) -> bool:
-        """False for a case that is only run and shown."""
+        """False for a deprecated case, which is run and shown but does not count."""
         return self.deprecated is None
 
     @property
     def label(self) -> str:
-        """The id, with what tells this play from others of the same case."""
+        """The id, with what distinguishes this play from others of the same case."""
         more = [
             *([self.orchestrator] if self.orchestrator != "step" else []),
             *([self.arm] if self.arm is not None else []),
@@ -75,7 +75,7 @@ class CaseResult:
 
     def to_plain(self) -> dict[str, Any]:
         """As plain values."""
-        values: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        values: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
         values |= {name: list(values[name]) for name in _LISTS}
         values["spend"] = self.spend.to_plain()
         values["failures"] = [failure.to_plain() for failure in self.failures]
@@ -88,14 +88,14 @@ class CaseResult:
         values = dict(plain)
         values |= {name: tuple(values[name]) for name in _LISTS}
         values["spend"] = Spend.from_plain(values["spend"])
-        values["failures"] = tuple(StepFailure.from_plain(one) for one in values["failures"])
-        values["steps"] = tuple(StepRecord(**one) for one in values["steps"])
+        values["failures"] = tuple(StepFailure.from_plain(failure) for failure in values["failures"])
+        values["steps"] = tuple(StepRecord(**step) for step in values["steps"])
         return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)
 class EvalReport:
-    """What a suite came to."""
+    """The results of a suite."""
 
     suite: str
     started_at: str
@@ -105,11 +105,11 @@ class EvalReport:
     model: str | None = None
     threshold: float = THRESHOLD
     cases: tuple[CaseResult, ...] = ()
-    """In the order of the cases, whatever the number of jobs."""
+    """In the order of the cases, for any number of jobs."""
     unstable: tuple[str, ...] = ()
     """Cases whose repetitions left different traces."""
     deterministic: bool = False
-    """Unstable cases are failures."""
+    """Whether unstable cases are failures."""
     arms: tuple[str, ...] = ()
 
     @property
@@ -124,7 +124,7 @@ class EvalReport:
 
     @property
     def pass_rate(self) -> float:
-        """Percent of the counted plays that passed; 0 when there is none."""
+        """Percent of the counted plays that passed; 0 when none counts."""
         return 100 * self.passed / self.counted if self.counted else 0.0
 
     @property
@@ -136,7 +136,7 @@ class EvalReport:
 
     @property
     def ok(self) -> bool:
-        """True when enough passed, and every case that must."""
+        """True when enough plays passed, and every required case did."""
         enough = self.counted > 0 and self.passed * 100 >= self.threshold * self.counted
         counted = {case.scenario_id for case in self.cases if case.counted}
         shaky = self.deterministic and not counted.isdisjoint(self.unstable)
@@ -145,17 +145,17 @@ class EvalReport:
     @property
     def by_step(self) -> dict[str, dict[str, int]]:
         """How often each step ran, and how many failures name it."""
-        found: dict[str, dict[str, int]] = {}
+        steps: dict[str, dict[str, int]] = {}
         for case in self.cases:
             for step in case.path:
-                found.setdefault(step, {"runs": 0, "failures": 0})["runs"] += 1
+                steps.setdefault(step, {"runs": 0, "failures": 0})["runs"] += 1
             for failure in case.failures:
                 if failure.step_name is not None:
-                    found.setdefault(failure.step_name, {"runs": 0, "failures": 0})["failures"] += 1
-        return dict(sorted(found.items()))
+                    steps.setdefault(failure.step_name, {"runs": 0, "failures": 0})["failures"] += 1
+        return dict(sorted(steps.items()))
 
     def to_plain(self) -> dict[str, Any]:
-        """As plain values; what follows from the cases stands there, too, for those who read it."""
+        """As plain values, including the derived figures, for readers of the JSON."""
         return {
             "suite": self.suite,
             "started_at": self.started_at,
@@ -178,23 +178,27 @@ class EvalReport:
     def from_plain(cls, plain: Mapping[str, Any]) -> EvalReport:
         """Read back what `to_plain` wrote."""
         try:
-            values = {one.name: plain[one.name] for one in fields(cls)}
+            values = {item.name: plain[item.name] for item in fields(cls)}
             values |= {name: tuple(plain[name]) for name in ("unstable", "arms")}
             return cls(**values | {"cases": tuple(CaseResult.from_plain(case) for case in plain["cases"])})
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ConfigurationError(
-                f"This is no report of an eval: {type(error).__name__} {error}."
+                f"This is not an eval report: {type(error).__name__} {error}."
             ) from error
 
 
 def read_report(text: str, shown: str = "The file") -> EvalReport:
-    """A report from its JSON text."""
+    """A report from its JSON text.
+
+    Raises:
+        ConfigurationError: the text is not a report.
+    """
     try:
         plain = decode(text)
     except ValueError as error:
-        raise ConfigurationError(f"{shown} is no JSON: {error}.") from error
+        raise ConfigurationError(f"{shown} is not JSON: {error}.") from error
     if not isinstance(plain, Mapping):
-        raise ConfigurationError(f"{shown} is no report of an eval.")
+        raise ConfigurationError(f"{shown} is not an eval report.")
     try:
         return EvalReport.from_plain(plain)
     except ConfigurationError as error:

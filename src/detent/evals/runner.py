@@ -1,4 +1,4 @@
-"""Plays cases and judges what happened. Whatever a player does, the suite goes on to its end."""
+"""Plays cases and judges the results. A player that raises fails its case; the suite goes on to its end."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from detent.kernel.errors import ConfigurationError
 
 BOTH = "both"
 UNREADABLE = "unreadable"
-"""Category and status of a file that is no case."""
+"""Category and status of a file that is not a case."""
 Listener = Callable[[CaseResult], None]
-"""Told each result, in the order of the cases."""
+"""Called with each result, in the order of the cases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class _Play:
-    """One repetition of it, judged."""
+    """One repetition of a task, judged."""
 
     result: CaseResult
     trace: Trace | None
@@ -99,12 +99,12 @@ class EvalRunner:
         """Play the cases and judge them. `broken` files count as failed; results come in case order."""
         started = self._now().astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         modes = self._modes(orchestrator)
-        given = list(cases)
+        selected = list(cases)
         tasks = [
             _Task(case, mode, arm)
             for arm in (self.arms or (None,))
             for mode in modes
-            for case in cases_in(given, mode)
+            for case in cases_in(selected, mode)
         ]
         results: list[CaseResult] = []
         unstable: list[str] = []
@@ -119,17 +119,17 @@ class EvalRunner:
         ]
         try:
             for task, repeats in zip(tasks, under_way, strict=True):
-                plays = [await one for one in repeats]
-                judged, differing = self._steady(plays)
+                plays = [await play for play in repeats]
+                judged, differing = self._compare_repetitions(plays)
                 if differing:
                     unstable.append(task.case.scenario_id)
                 for result in judged:
                     results.append(result)
                     say(result)
         finally:
-            left = [one for repeats in under_way for one in repeats if not one.done()]
-            for one in left:
-                one.cancel()
+            left = [play for repeats in under_way for play in repeats if not play.done()]
+            for play in left:
+                play.cancel()
             await asyncio.gather(*left, return_exceptions=True)
         return EvalReport(
             self.suite, started, orchestrator, model_of(self.player), self.threshold, tuple(results),
@@ -147,7 +147,7 @@ class EvalRunner:
         return (orchestrator,)
 
     async def _play(self, task: _Task, number: int, slots: asyncio.Semaphore) -> _Play:
-        """Play a case once and judge it; whatever goes wrong is a failure of this case."""
+        """Play a case once and judge it; every error is a failure of this case."""
         case, mode = task.case, task.orchestrator
         async with slots:
             options = replace(self.options, arm=task.arm, repeat=number)
@@ -158,18 +158,18 @@ class EvalRunner:
                     raise TypeError(f"the player gave a {type(played).__name__}, not what was played")
             except (Exception, SystemExit) as error:
                 ms = (time.perf_counter() - begun) * 1000
-                return _Play(_result(task, number, Played(ms=ms), [_raised(case, error)]), None)
+                return _Play(_result(task, number, Played(ms=ms), [_error_failure(case, error)]), None)
         if played.ms is None:
             played = replace(played, ms=(time.perf_counter() - begun) * 1000)
         try:
             failures = self.validate_output(case, played, orchestrator=mode)
             trace = trace_of(played)
             return _Play(_result(task, number, played, failures), trace)
-        except Exception as error:  # what the player gave cannot even be looked at
-            return _Play(_result(task, number, Played(ms=played.ms), [_raised(case, error)]), None)
+        except Exception as error:  # the player's result cannot be read
+            return _Play(_result(task, number, Played(ms=played.ms), [_error_failure(case, error)]), None)
 
-    def _steady(self, plays: Sequence[_Play]) -> tuple[list[CaseResult], bool]:
-        """The results of one case's repetitions; those that differ from the first fail if they must not."""
+    def _compare_repetitions(self, plays: Sequence[_Play]) -> tuple[list[CaseResult], bool]:
+        """The results of one case's repetitions. If they must be equal, those unlike the first fail."""
         first = next((play.trace for play in plays if play.trace is not None), None)
         results: list[CaseResult] = []
         differing = False
@@ -181,10 +181,10 @@ class EvalRunner:
                     result = replace(
                         result,
                         passed=False,
-                        failures=(*result.failures, _unsteady(result, first, play.trace)),
+                        failures=(*result.failures, _unstable_failure(result, first, play.trace)),
                     )
             elif play.trace is None and first is not None:
-                differing = True  # it crashed once and did not another time
+                differing = True  # it crashed in some repetitions only
             results.append(result)
         return results, differing
 
@@ -193,14 +193,14 @@ class EvalRunner:
     def validate_output(
         self, case: EvalTestCase, played: Played, *, orchestrator: str = STEP
     ) -> list[StepFailure]:
-        """Everything that did not come true: sequence, transitions, calls, older fields, time."""
+        """Every expectation that was not met: sequence, transitions, calls, older fields, time."""
         expected = case.expected_output.under(orchestrator)
         name = case.scenario_id
         failures: list[StepFailure] = []
         contracts: Contracts | None = None
         if orchestrator == STEP:
-            found = self.player.contracts(case)
-            contracts = Contracts.of(found) if found is not None else None
+            declared = self.player.contracts(case)
+            contracts = Contracts.of(declared) if declared is not None else None
         if contracts is not None:
             case, wrong = resolve(case, contracts)
             expected = case.expected_output
@@ -221,7 +221,7 @@ class EvalRunner:
                     played.steps, played.context, contracts=contracts, scenario_id=name,
                     allow_missing=expected.allow_missing, start_data=played.start_data, end=played.end,
                 )[1]  # fmt: skip
-                failures += _ended_unasked(name, expected, played, contracts)
+                failures += _unexpected_end(name, expected, played, contracts)
         failures += validate_function_calls(
             expected.expected_function_calls, played.calls, scenario_id=name,
             planned=planned_failures(case), forbidden=expected.forbidden_calls or (),
@@ -234,12 +234,12 @@ class EvalRunner:
         return failures
 
 
-def _ended_unasked(
+def _unexpected_end(
     name: str, expected: ExpectedOutput, played: Played, contracts: Contracts
 ) -> list[StepFailure]:
-    """A run the engine ended, in a case that says nothing about how it ends: it may not go unnoticed."""
-    said = any(value is not None for value in (expected.status, expected.end, expected.reason))
-    if said or not played.steps or played.end not in contracts.always:
+    """A failure for a run that the engine ended, when the case has no expectation about the end."""
+    stated = any(value is not None for value in (expected.status, expected.end, expected.reason))
+    if stated or not played.steps or played.end not in contracts.always:
         return []
     last = played.steps[-1]
     contract = contracts.steps.get(last.step_name)
@@ -255,7 +255,7 @@ def cases_in(cases: Iterable[EvalTestCase], mode: str) -> list[EvalTestCase]:
 
 
 def planned_failures(case: EvalTestCase) -> frozenset[str]:
-    """Functions a case has fail on purpose: by `failures`, or by a mocked answer that is an error."""
+    """Functions that a case makes fail: by `failures`, or by a mocked answer that is an error."""
     failures = case.input.get("failures") or {}
     planned = {function for function, words in failures.items() if any(word != OK for word in listed(words))}
     for function, answers in (case.input.get("mock_function_responses") or {}).items():
@@ -285,15 +285,17 @@ def _result(task: _Task, number: int, played: Played, failures: Sequence[StepFai
         case.deprecated,
         _not_applicable(case, task.orchestrator),
         tuple(
-            StepRecord(one.step_name, one.output_text, one.next_step, one.reason, one.mode, one.fallback)
-            for one in played.steps
+            StepRecord(
+                step.step_name, step.output_text, step.next_step, step.reason, step.mode, step.fallback
+            )
+            for step in played.steps
         ),
         played.run_id,
     )
 
 
 def _not_applicable(case: EvalTestCase, mode: str) -> tuple[str, ...]:
-    """Step checks, where there are no steps."""
+    """The step checks, in a mode without steps."""
     if mode == STEP:
         return ()
     expected = case.expected_output.under(mode)
@@ -307,21 +309,21 @@ def _not_applicable(case: EvalTestCase, mode: str) -> tuple[str, ...]:
     return (*left, "transitions")
 
 
-def _raised(case: EvalTestCase, error: BaseException) -> StepFailure:
+def _error_failure(case: EvalTestCase, error: BaseException) -> StepFailure:
     text = " ".join(str(error).split())
     if isinstance(error, PlayFailed):
-        wanted = "the case as it is written"
-        return StepFailure(case.scenario_id, None, error.step_name, "play", wanted, text, error.hint)
+        expected = "the case as it is written"
+        return StepFailure(case.scenario_id, None, error.step_name, "play", expected, text, error.hint)
     sentence = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return StepFailure(case.scenario_id, None, None, "crash", "what was played", sentence)
 
 
-def _unsteady(result: CaseResult, first: Trace, other: Trace) -> StepFailure:
-    place, one, another = first_difference(first, other)
+def _unstable_failure(result: CaseResult, first: Trace, other: Trace) -> StepFailure:
+    place, line, another = first_difference(first, other)
     position: Any = result.path.index(place) + 1 if place in result.path else None
     step = place if position is not None else None
     hint = f"differs at {place} from the first of its repetitions"
-    return StepFailure(result.scenario_id, position, step, "unstable", one, another, hint)
+    return StepFailure(result.scenario_id, position, step, "unstable", line, another, hint)
 
 
 def _broken(file: BrokenFile, mode: str) -> CaseResult:

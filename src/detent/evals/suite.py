@@ -1,4 +1,4 @@
-"""A suite: cases and what plays them. Offered by packages under the entry point group `detent.evals`."""
+"""A suite: cases and their player. Packages offer suites under the entry point group `detent.evals`."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from detent.evals.player import Subject
 
 GROUP = "detent.evals"
-"""Entry points whose value is an `EvalSuite`, or a function that gives one."""
+"""Entry points whose value is an `EvalSuite`, or a function that returns one."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvalSuite:
-    """A named set of cases and what plays them: a subject for the shipped player, or a player of its own."""
+    """A named set of cases with either a subject for the shipped player or its own player."""
 
     name: str
     player: Callable[[Any, Path], Player] | None = None
-    """`(settings, folder of the cases) -> player`, for what is no flow."""
+    """`(settings, folder of the cases) -> player`, where the subject is not a flow."""
     folder: Path | None = None
-    """The cases that ship with it, from the working folder if relative; None: only the project's own."""
+    """The cases that ship with it, relative to the working folder; None: only the project's own."""
     ignore: tuple[str, ...] = ()
-    """Names of YAML files among the cases that are none."""
+    """Names of YAML files in the folder that are not cases."""
     claim: Callable[[Path], EvalSuite | None] | None = None
-    """Given a folder to be judged, the suite for it; None when it is not of this kind."""
+    """Takes a folder and returns the suite for it; None when the folder is of another kind."""
     subject: Callable[[Any, Path], Subject] | None = None
     """`(settings, folder of the cases) -> subject`."""

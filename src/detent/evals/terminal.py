@@ -1,6 +1,6 @@
-"""A report as lines for a terminal: one line a case, what failed below it, the verdict at the end.
+"""A report as lines for a terminal: one line per case, its failures below it, the verdict at the end.
 
-Lines are plain text; whoever prints them may hand in a `paint` for colours.
+Lines are plain text; a caller may pass a `paint` function for colours.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Terminal:
         return "   ".join(harmless(part) for part in parts if part)
 
     def case(self, result: CaseResult) -> list[str]:
-        """The line of a case and what belongs below it."""
+        """The line of a case and the lines below it."""
         if self.failures_only and result.passed:
             return []
         mark = self._paint(PASSED, "green") if result.passed else self._paint(FAILED, "red")
@@ -73,7 +73,7 @@ class Terminal:
         return lines
 
     def tail(self, report: EvalReport) -> list[str]:
-        """What the whole comes to."""
+        """The summary of the whole report."""
         lines = [f"  {harmless(line)}" for line in group_lines(report)]
         if report.unstable:
             lines.append(f"  unstable: {harmless(', '.join(report.unstable))}")
@@ -103,9 +103,9 @@ def render(
 
 
 def failure_lines(result: CaseResult, *, detailed: bool = False) -> list[str]:
-    """What failed, by heading."""
+    """The failures, in the order of their headings."""
     lines: list[str] = []
-    for failure in sorted(result.failures, key=lambda one: _ORDER.index(one.group)):
+    for failure in sorted(result.failures, key=lambda item: _ORDER.index(item.group)):
         lines += str(failure).splitlines()
         if detailed:
             lines += _in_full(failure)
@@ -113,17 +113,22 @@ def failure_lines(result: CaseResult, *, detailed: bool = False) -> list[str]:
 
 
 def _in_full(failure: StepFailure) -> list[str]:
-    """Expected and actual with nothing left out: as a difference where both are long, else one after the
-    other."""
+    """Expected and actual value in full: as a diff where both have several lines, otherwise one after
+    the other."""
     expected, actual = told(failure.expected), told(failure.actual)
-    one, other = expected.splitlines(), actual.splitlines()
-    if failure.kind == "unstable" or (len(one) > 1 and len(other) > 1):
-        return [f"  {line.rstrip()}" for line in unified_diff(one, other, "expected", "got", lineterm="")]
-    return [f"  expected | {line}" for line in one] + [f"  got      | {line}" for line in other or [""]]
+    expected_lines, actual_lines = expected.splitlines(), actual.splitlines()
+    if failure.kind == "unstable" or (len(expected_lines) > 1 and len(actual_lines) > 1):
+        return [
+            f"  {line.rstrip()}"
+            for line in unified_diff(expected_lines, actual_lines, "expected", "got", lineterm="")
+        ]
+    return [f"  expected | {line}" for line in expected_lines] + [
+        f"  got      | {line}" for line in actual_lines or [""]
+    ]
 
 
 def output_lines(result: CaseResult) -> list[str]:
-    """What each step said."""
+    """The output of each step."""
     lines: list[str] = []
     for number, step in enumerate(result.steps, 1):
         fallback = f", fallback {step.fallback}" if step.fallback else ""
@@ -143,16 +148,16 @@ def group_lines(report: EvalReport) -> list[str]:
 
 
 def _listed(names: Iterable[str], most: int = 6) -> str:
-    there = list(names)
-    more = f" and {len(there) - most} more" if len(there) > most else ""
-    return ", ".join(there[:most]) + more
+    listed = list(names)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more
 
 
 def verdict_line(report: EvalReport) -> str:
-    """Passed, threshold, and why it is not enough."""
+    """Pass rate, threshold, and the reasons for a failed verdict."""
     if not report.counted:
         return "nothing counted"
-    # Rounded down: what is below the threshold must not look as if it were at it.
+    # Rounded down, so that a rate below the threshold never looks as if it reached it.
     rate = math.floor(report.pass_rate * 10) / 10
     why = []
     if report.passed * 100 < report.threshold * report.counted:
@@ -170,7 +175,7 @@ def verdict_line(report: EvalReport) -> str:
 
 
 def harmless(text: str) -> str:
-    """Text from anywhere made harmless for a terminal: control characters are shown, not obeyed."""
+    """Untrusted text made safe for a terminal: control characters are shown, not executed."""
     if text.isprintable():
         return text
     return "".join(

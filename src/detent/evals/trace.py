@@ -1,4 +1,4 @@
-"""The trace of a play: what it did and said, without what no two plays share (times, ids made up on the way).
+"""The trace of a play: its actions and outputs, without values that differ between plays (times, new ids).
 
 Equal plays leave equal traces; a case with more than one is unstable.
 """
@@ -17,11 +17,11 @@ from detent.kernel.plain import canonical
 Trace = tuple[tuple[str, str], ...]
 """Lines, each with the place it belongs to: a step, or a word such as `end`."""
 
-_PASSING = re.compile(r"(^|_)(ms|at|duration|elapsed|timestamp)$")
+_TIMES = re.compile(r"(^|_)(ms|at|duration|elapsed|timestamp)$")
 """Keys whose values are times."""
 _IDS = frozenset({"run_id", "message_id", "reply_message_id", "in_reply_to", "references", "idempotency_key"})
-"""Keys whose values are made up on the way."""
-_MADE_UP = (
+"""Keys whose values are generated ids."""
+_GENERATED = (
     (re.compile(r"<[^<>\s@]+@[^<>\s@]+>"), "<message-id>"),
     (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.IGNORECASE), "<uuid>"),
     (re.compile(r"\b\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?"), "<time>"),
@@ -31,18 +31,18 @@ _MADE_UP = (
 
 
 def trace_of(played: Played) -> Trace:
-    """What a play leaves behind."""
+    """The trace of a play."""
     return tuple((place, _text(line, played.run_id)) for place, line in _lines(played))
 
 
-def first_difference(one: Trace, other: Trace) -> tuple[str, str, str]:
-    """Where two traces part: the place, and the line of each."""
-    for (place, line), (there, different) in zip(one, other, strict=False):
-        if (place, line) != (there, different):
-            return place if place == there else f"{place} or {there}", line, different
-    longer = one if len(one) > len(other) else other
-    place, line = longer[min(len(one), len(other))]
-    return place, line if longer is one else "nothing", line if longer is other else "nothing"
+def first_difference(trace: Trace, other: Trace) -> tuple[str, str, str]:
+    """The first difference of two traces: the place, and the line of each."""
+    for (place, line), (other_place, different) in zip(trace, other, strict=False):
+        if (place, line) != (other_place, different):
+            return place if place == other_place else f"{place} or {other_place}", line, different
+    longer = trace if len(trace) > len(other) else other
+    place, line = longer[min(len(trace), len(other))]
+    return place, line if longer is trace else "nothing", line if longer is other else "nothing"
 
 
 def _lines(played: Played) -> Iterator[tuple[str, str]]:
@@ -58,30 +58,35 @@ def _lines(played: Played) -> Iterator[tuple[str, str]]:
         yield "calls", _call(call)
     for kind, artifacts in played.artifacts.items():
         for artifact in artifacts:
-            yield kind, canonical(_kept(plainly(artifact)))
+            yield kind, canonical(_without_times_and_ids(plainly(artifact)))
     yield "end", f"{played.status} {played.end} {played.reason} {', '.join(played.flags)}"
 
 
 def _call(call: FunctionCall) -> str:
     fate = "" if call.success else f" failed {call.error_message}"
-    arguments, result = canonical(_kept(plainly(call.arguments))), canonical(_kept(plainly(call.result)))
+    arguments, result = (
+        canonical(_without_times_and_ids(plainly(call.arguments))),
+        canonical(_without_times_and_ids(plainly(call.result))),
+    )
     return f"{call.kind} {call.function_name} {arguments} gave {result}{fate}"
 
 
-def _kept(value: Any) -> Any:
+def _without_times_and_ids(value: Any) -> Any:
     """A value without times and ids."""
     if isinstance(value, Mapping):
         return {
-            key: _kept(item) for key, item in value.items() if not (_PASSING.search(str(key)) or key in _IDS)
+            key: _without_times_and_ids(item)
+            for key, item in value.items()
+            if not (_TIMES.search(str(key)) or key in _IDS)
         }
     if isinstance(value, list):
-        return [_kept(item) for item in value]
+        return [_without_times_and_ids(item) for item in value]
     return value
 
 
 def _text(text: str, run_id: str | None) -> str:
     if run_id:
         text = text.replace(run_id, "<run>")
-    for pattern, name in _MADE_UP:
+    for pattern, name in _GENERATED:
         text = pattern.sub(name, text)
     return text

@@ -1,4 +1,4 @@
-"""Checks that every move of a path was allowed by what its steps declare, on the data of that moment."""
+"""Checks that every move of a path was declared by its step and allowed by the data at that moment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from detent.kernel.guards import Guard, dig
 from detent.kernel.plain import canonical
 
 History = tuple[str, Any, Any, str | None]
-"""`(step_name, input_data, output_data, next_step)`, as a run's history has it."""
+"""`(step_name, input_data, output_data, next_step)`, as in a run's history."""
 
 
 def validate_step_transitions(
@@ -31,8 +31,8 @@ def validate_step_transitions(
 ) -> Verdict:
     """Check every move of a path: declared, its condition true, needs present, functions declared, an end.
 
-    Plain names and history tuples take `context_data` as the data of every step. `start_data` is what the
-    first step found; `end` is where the run came to, when the engine ended it in the middle of the path.
+    Plain names and history tuples take `context_data` as the data of every step. `start_data` is the data
+    at the first step; `end` is the end of the run, when the engine ended it in the middle of the path.
     """
     if contracts is None:
         raise ConfigurationError("Transitions can be checked only with contracts of the steps (contracts=…).")
@@ -70,7 +70,7 @@ def _path(
     context: Mapping[str, Any],
     start: Mapping[str, Any] | None,
 ) -> list[tuple[PlayedStep, Mapping[str, Any] | None]]:
-    """The steps that ran, each with the data it found; None where that is not known."""
+    """The steps that ran, each with the data before it; None where that is unknown."""
     ends = rules.ends | rules.always
     played: list[PlayedStep] = []
     for index, step in enumerate(steps):
@@ -78,7 +78,7 @@ def _path(
             played.append(step)
         elif isinstance(step, str):
             if step in ends and index == len(steps) - 1:
-                continue  # the end a path of names was written with
+                continue  # the end of the run, written as the last name of a path
             following = steps[index + 1] if index + 1 < len(steps) else None
             played.append(
                 PlayedStep(
@@ -87,8 +87,8 @@ def _path(
             )
         else:
             played.append(PlayedStep(step[0], data_after=context, next_step=step[3]))
-    given = bool(steps) and not isinstance(steps[0], PlayedStep)
-    before: Mapping[str, Any] | None = context if given else start
+    by_name = bool(steps) and not isinstance(steps[0], PlayedStep)
+    before: Mapping[str, Any] | None = context if by_name else start
     path: list[tuple[PlayedStep, Mapping[str, Any] | None]] = []
     for step in played:
         path.append((step, before))
@@ -120,8 +120,8 @@ def _functions(
             continue
         where = [name for name, other in rules.steps.items() if call.function_name in (other.functions or ())]
         hint = f"declared in {', '.join(where)} only" if where else "declared in no step"
-        wanted = ", ".join(contract.functions) or NONE
-        yield _failed(position, step, "undeclared_function", wanted, call.function_name, hint)
+        declared = ", ".join(contract.functions) or NONE
+        yield _failed(position, step, "undeclared_function", declared, call.function_name, hint)
 
 
 def _move(
@@ -142,8 +142,8 @@ def _move(
     elif not any(edge.holds(data) for edge in edges):
         right = [edge.to for edge in contract.edges if edge.holds(data)]
         hint = f"the data allows {', '.join(right)}" if right else "the data allows no declared step"
-        wanted = " or ".join(f"{to} only if {_condition(edge)}" for edge in edges)
-        yield _failed(position, step, "condition", wanted, _values(edges, data), hint)
+        conditions = " or ".join(f"{to} only if {_condition(edge)}" for edge in edges)
+        yield _failed(position, step, "condition", conditions, _values(edges, data), hint)
 
 
 def _condition(edge: StepEdge) -> str:
@@ -153,6 +153,6 @@ def _condition(edge: StepEdge) -> str:
 
 
 def _values(edges: Iterable[StepEdge], data: Mapping[str, Any]) -> str:
-    """The data the conditions looked at."""
+    """The data the conditions read."""
     keys = dict.fromkeys(key for edge in edges for key in edge.keys)
     return ", ".join(f"{key} = {told(dig(data, key))}" for key in keys) or "it does not hold"

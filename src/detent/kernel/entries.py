@@ -109,7 +109,9 @@ class Proposed:
     round: int = 1
     """Number of the round within the visit."""
     final: bool = True
-    """The outcome's move follows the effects; otherwise the step is performed on."""
+    """The outcome's move follows the effects; otherwise the step goes on with the receipts."""
+    side: bool = False
+    """Asked for in a task of its own, beside others, so that its place among them may vary."""
 
 
 @dataclass(frozen=True, slots=True)

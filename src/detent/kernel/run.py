@@ -53,8 +53,8 @@ class Run:
         "answered_by", "answers", "attempts", "begun", "beside", "budget", "called_off", "children",
         "children_spend", "children_steps", "config", "created_at", "data", "done", "effect_attempts",
         "entered_at", "epoch", "error", "failure", "fingerprint", "flow", "forked_from", "held_at",
-        "holds", "id", "iterations", "let_in", "machine", "parent", "proposal", "reason", "receipts",
-        "records", "refusals", "retry_at", "returns", "round", "seconds", "seq", "side_spend", "spend",
+        "holds", "id", "iterations", "let_in", "machine", "ordered", "parent", "proposal", "reason",
+        "records", "retry_at", "returns", "round", "seconds", "seq", "settled", "side_spend", "spend",
         "state", "status", "steps", "tags", "takeovers", "touched", "updated_at", "version",
         "visit_seconds", "visit_spend", "visits",
     )  # fmt: skip
@@ -121,10 +121,11 @@ class Run:
         self.records: dict[str, Any] = {}
         self.round = 0
         """Rounds proposed after which the step goes on."""
-        self.receipts: dict[str, Any] = {}
-        """Receipts of the rounds that are over, by key, in the order of performance."""
-        self.refusals: dict[str, dict[str, Any]] = {}
-        """Effects of those rounds that failed for good, by key: code and message."""
+        self.settled: dict[str, dict[str, Any]] = {}
+        """Effects of the rounds that are over, by key, in order: `receipt`, or `code` and `message` of one
+        that failed for good."""
+        self.ordered = 0
+        """How many of them the step asked for one after another."""
         self.let_in = False
         """An attempt at the step has written something: it passed the budget when it began, and need not
         again.
@@ -306,8 +307,8 @@ class Run:
             self.records = {}
         if self.round:
             self.round = 0
-            self.receipts = {}
-            self.refusals = {}
+            self.settled = {}
+            self.ordered = 0
 
     def _settle(self) -> None:
         self.let_in = False
@@ -348,15 +349,16 @@ class Run:
         self.retry_at = None
         self.takeovers = 0
         self.visit_seconds += body.duration
-        self._round_over()
+        self._round_over(body.key, {"receipt": copied(body.receipt)})
 
-    def _round_over(self) -> None:
-        """After the last effect of a round that does not conclude the step, keep its receipts."""
+    def _round_over(self, key: str, settled: dict[str, Any]) -> None:
+        """Keep how an effect was settled, if its step goes on; the last one ends the round."""
         proposal = self.proposal
         if proposal is None or proposal.final:
             return
-        if all(item["key"] in self.done or item["key"] in self.refusals for item in proposal.effects):
-            self.receipts.update(self.done)
+        self.settled[key] = settled
+        if all(item["key"] in self.settled for item in proposal.effects):
+            self.ordered += 0 if proposal.side else len(proposal.effects)
             self._settle()
 
     def _effect_failed(self, body: EffectFailed, at: float) -> None:
@@ -364,9 +366,8 @@ class Run:
         self.effect_attempts = body.attempts
         self.retry_at = body.retry_at
         if body.retry_at is None and self.proposal is not None and not self.proposal.final:
-            self.refusals[body.key] = {"tool": body.tool, "code": body.code, "message": body.message}
             self.effect_attempts = 0
-            self._round_over()
+            self._round_over(body.key, {"code": body.code, "message": body.message})
         elif body.retry_at is None:
             # The proposal did not come about: the step is asked once more and told why.
             performed = sorted(self.done)
@@ -389,7 +390,7 @@ class Run:
         self.done[body.key] = None
         self.begun = None
         self.effect_attempts = 0
-        self._round_over()
+        self._round_over(body.key, {"receipt": None})
 
     def _recorded(self, body: Recorded, at: float) -> None:
         self.records[body.key] = copied(body.value)
@@ -480,7 +481,9 @@ class Run:
         self.attempts = 0
         self.takeovers = 0
         self.failure = None
-        self.refusals = {}
+        while self.settled and "code" in self.settled[next(reversed(self.settled))]:
+            self.settled.popitem()  # what failed last is tried again
+            self.ordered = max(0, self.ordered - 1)
         if body.budget is not None:
             self.budget = Budget.from_plain(body.budget)
         if body.state != self.state:
@@ -556,8 +559,8 @@ class Run:
             "called_off": self.called_off,
             "children": self.children,
             "round": self.round,
-            "receipts": self.receipts,
-            "refusals": self.refusals,
+            "settled": self.settled,
+            "ordered": self.ordered,
             "returns": self.returns,
         }
 
@@ -571,8 +574,8 @@ class Run:
         run.called_off = plain.get("called_off")
         run.held_at = plain.get("held_at", {})
         run.round = plain.get("round", 0)  # folds of version 0.2 have no rounds
-        run.receipts = plain.get("receipts", {})
-        run.refusals = plain.get("refusals", {})
+        run.settled = plain.get("settled", {})
+        run.ordered = plain.get("ordered", 0)
         run.returns = plain.get("returns", {})
         run.status = Status(plain["status"])
         run.budget = Budget.from_plain(plain["budget"])

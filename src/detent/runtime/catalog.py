@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 GROUP = "detent.flows"
 """Entry points whose value is a Flow, or a function that gives a Flow or several."""
 SETTINGS_NAME = "DETENT_SETTINGS"
-"""In a plugin: headings of the project file with the keys allowed under each (None: any)."""
+"""Attribute of a plugin: headings of the project file with the keys allowed under each (None: any)."""
 
 
 class Found(NamedTuple):
@@ -55,7 +55,7 @@ class Catalog:
         here = [value] if isinstance(value, str) else list(value)
         self.settings = settings
         self.trust = trust
-        """Without trust in the project its own code is left out; None where that is settled elsewhere."""
+        """The trust in the project, without which its code is left out; None if that is decided elsewhere."""
         self.left_out: tuple[str, ...] = ()
         """Plugins that are not loaded because the project is not trusted."""
         if not self.runs_code and settings.of_project("plugins"):
@@ -91,11 +91,11 @@ class Catalog:
         return dict(sorted(self._found.items()))
 
     def get(self, name: str) -> Found:
-        """The flow of a name; `FlowNotFound` tells what there is."""
-        found = self.look(name)
-        if found is None:
+        """The flow of a name; `FlowNotFound` lists the known flows."""
+        source = self.look(name)
+        if source is None:
             raise self.unknown(name)
-        return found
+        return source
 
     def unknown(self, name: str, *also: str, hint: str = "") -> FlowNotFound:
         """The error that a name means nothing: it tells what there is. `also` says what else it could have
@@ -107,7 +107,7 @@ class Catalog:
         return FlowNotFound(name, names, f"{self.may_be_left_out}{hint}")
 
     def find(self, target: str) -> Found | None:
-        """The flow a command line means; None where a name means none."""
+        """The flow a command line names; None if no flow has that name."""
         return self.pick(target) if is_path(target.partition(":")[0]) else self.look(target)
 
     def sources(self, target: str) -> list[Found]:
@@ -125,7 +125,7 @@ class Catalog:
 
     @property
     def may_be_left_out(self) -> str:
-        """A sentence to follow that something is not there; empty where every plugin is loaded."""
+        """A sentence to append to "not found"; empty if every plugin is loaded."""
         names = ", ".join(self.left_out)
         return f" It may be in a plugin that is left out: {names}." if names else ""
 
@@ -165,22 +165,22 @@ class Catalog:
 
     def definitions(self, kind: Kind) -> Definitions:
         """The definitions of a kind in this project."""
-        found = self._definitions.get(kind.name)
-        if found is None:
-            found = self._definitions[kind.name] = kind.definitions(self)
-        return found
+        definitions = self._definitions.get(kind.name)
+        if definitions is None:
+            definitions = self._definitions[kind.name] = kind.definitions(self)
+        return definitions
 
     def every_definitions(self) -> list[Definitions]:
         """The definitions of every kind there is."""
         return [self.definitions(kind) for kind in kinds()]
 
     def defined_steps(self) -> list[str]:
-        """What settings may call the steps of definitions, whether or not one of them is to be run."""
+        """Names that settings may use for steps of definitions, whether or not those are to be run."""
         return [name for definitions in self.every_definitions() for name in definitions.step_names()]
 
-    def step_names(self, wanted: Iterable[str] = ()) -> list[str]:
-        """What settings may call steps: of the flows there are and of definitions, and of applications where
-        some name that is `said` belongs to none of those."""
+    def step_names(self, configured: Iterable[str] = ()) -> list[str]:
+        """Names that settings may use for steps: those of known flows and of definitions, and those of
+        applications if one of the `configured` names belongs to none of these."""
         names = dict.fromkeys(self.defined_steps())
 
         def gather(flows: Iterable[Flow]) -> None:
@@ -189,7 +189,7 @@ class Catalog:
                     names.update(dict.fromkeys((step.name, flow.qualified(step))))
 
         gather(source.flow for source in self.all().values())
-        if any(name not in names for name in wanted):
+        if any(name not in names for name in configured):
             gather(self.flows_of_apps())
         return list(names)
 
@@ -200,8 +200,8 @@ class Catalog:
         return model_problems(self.settings, flow)
 
     def agents(self) -> list[str] | None:
-        """The agents that definitions may name, and settings speak of; None where plugins that may bring some
-        are left out."""
+        """The agents that definitions and settings may name; None if plugins, which may add agents, are left
+        out."""
         if self.left_out:
             return None
         return [name for definitions in self.every_definitions() for name in definitions.agents()]
@@ -241,42 +241,42 @@ class Catalog:
         return headings
 
     def modules(self) -> list[ModuleType]:
-        """The project's plugins and the files loaded so far, for what else than flows they may hold."""
+        """The project's plugins and the files loaded so far, for what they define besides flows."""
         self._load_plugins()
         return list(self._modules.values())
 
     @property
     def loaded(self) -> list[ModuleType]:
-        """Modules loaded so far; nothing is loaded for it."""
+        """Modules loaded so far; this loads none."""
         return list(self._modules.values())
 
     # -- loading --------------------------------------------------------------------------------------------
 
     def add_file(self, path: str, name: str | None = None) -> dict[str, Found]:
-        """Load a Python file, or a definition of some kind, and give the flows in it; `name` is that of a run
-        to be gone on with."""
+        """Load a Python file, or a definition of any kind, and return its flows; `name` is the flow of a run
+        to be resumed."""
         file = (self.settings.folder / path).resolve()
         if file.suffix != ".py" and file.exists():
             for definitions in self.every_definitions():
                 if definitions.claims(file):
-                    # A place that is recognizably a path, also where only a name was given.
+                    # Spelled as a path, even if only a name was given.
                     shown = path if is_path(path) else f"{path}/" if file.is_dir() else f"./{path}"
-                    if (file, name) not in self._made:  # asked twice, it is the same flow
+                    if (file, name) not in self._made:  # a second call returns the same flow
                         self._made[file, name] = definitions.flows(file, name)
                     return self._add_family(definitions, self._made[file, name], shown)
         if not file.is_file():
-            kind = "a folder that no kind of flow knows" if file.is_dir() else None
+            kind = "a folder that no kind of flow recognizes" if file.is_dir() else None
             raise ConfigurationError(f"{path} is {kind}." if kind else f"There is no file {path}.")
         module = self._file(file, path)
         return self._add_module(module, path)
 
     def is_data(self, file: Path) -> bool:
-        """Whether a file is a definition that brings no code of its own, so that it may lie anywhere."""
+        """Whether a file is a definition without code of its own, which may lie anywhere."""
         claiming = (definitions for definitions in self.every_definitions() if definitions.claims(file))
         return any(not definitions.code for definitions in claiming)
 
     def _add_family(self, definitions: Definitions, flows: Sequence[Flow], place: str) -> dict[str, Found]:
-        """Make the flows of one definition known."""
+        """Register the flows of one definition."""
         sources = {flow.name: self._add(flow, place) for flow in flows}
         for name in sources:
             self._families[name] = tuple(sources)
@@ -314,7 +314,7 @@ class Catalog:
                 self._add(flow, shown_point(point))
 
     def flows_of_apps(self) -> Iterator[Flow]:
-        """The flows of applications, as far as the settings are enough to make them."""
+        """The flows of applications, as far as the settings suffice to make them."""
         for app in apps():
             with suppress(ConfigurationError):
                 yield from self._made_by(app)
@@ -416,7 +416,7 @@ def _root(name: str) -> str:
 
 
 def is_path(text: str) -> bool:
-    """True when a text means a file or folder rather than a name."""
+    """Whether a text is a path rather than a name."""
     return text.endswith((".py", *suffixes())) or "/" in text or "\\" in text
 
 
@@ -425,8 +425,8 @@ _REACHABLE: list[str] = []
 
 
 def _reachable(folder: Path) -> None:
-    """Let a file import its neighbours. They come after what is installed, so that a file of a project never
-    stands in for a module that Detent itself imports."""
+    """Let a file import its neighbours. They come after installed packages, so that a project's file never
+    replaces a module that Detent itself imports."""
     place = str(folder)
     import_from_source(folder)
     if place in sys.path:
@@ -437,7 +437,7 @@ def _reachable(folder: Path) -> None:
 
 
 def _flows_of(value: Any, place: str) -> Iterable[Flow]:
-    """The flows an entry point's value stands for."""
+    """The flows of an entry point's value."""
     from detent.engine.flow import Flow
 
     if not isinstance(value, Flow) and callable(value):

@@ -1,4 +1,4 @@
-"""Reads from the settings who performs which step: the layers below a step's own, checked all at once."""
+"""Reads the dispatch settings: who performs which step, in layers below a step's own, checked together."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def dispatch_settings(
     connect: bool = True,
     environ: Mapping[str, str] | None = None,
 ) -> DispatchSettings:
-    """What the settings say about who performs the steps of these flows; `SettingsError` with all problems.
+    """The settings that decide who performs the steps of these flows; `SettingsError` lists every problem.
 
     `agents` are the registered ones, None where those are not known. With `complete`, these are all flows
     there are, so that a key under `steps` that names no step of theirs is a mistake, unless it is among
@@ -93,14 +93,14 @@ def model_problems(settings: Settings, flow: Flow) -> list[Problem]:
 def place_of(settings: Settings, layer: str, field: str) -> str | None:
     """Place of a layer's field: file and line, or a variable. None if code or a default sets it."""
     heading, _, entry = layer.partition(".")
-    ways: list[tuple[str, ...]] = []
+    paths: list[tuple[str, ...]] = []
     if heading == "model":
-        ways = [("model", field), ("model", "id")] if field == "model_id" else [("model", field)]
+        paths = [("model", field), ("model", "id")] if field == "model_id" else [("model", field)]
     elif heading in ("steps", "agents"):
         names = [entry, *(key for key in settings.section(heading) if alike(str(key)) == alike(entry))]
         fields = (field, "model") if field == "model_id" else (field,)
-        ways = [(heading, str(name), key) for name in names for key in fields]
-    return next((settings.places[way] for way in ways if way in settings.places), None)
+        paths = [(heading, str(name), key) for name in names for key in fields]
+    return next((settings.places[path] for path in paths if path in settings.places), None)
 
 
 class _Reading:
@@ -127,7 +127,7 @@ class _Reading:
     # -- layers ---------------------------------------------------------------------------------------------
 
     def steps(self) -> dict[str, StepConfig]:
-        """The entries under `steps`, by the names the steps have."""
+        """The entries under `steps`, by the names of the steps."""
         section = self.settings.section("steps")
         if not section:
             return {}
@@ -173,13 +173,13 @@ class _Reading:
         return configs
 
     def model(self) -> StepConfig:
-        """The heading `model`, as far as it speaks of steps."""
+        """The keys of the heading `model` that concern steps."""
         section = self.settings.section("model")
         fields = {key: value for key, value in section.items() if key in EVERYWHERE and value is not None}
         if section.get("id") is not None:
             if "model_id" in fields:
                 place = self.settings.place("model", "id")
-                self.problems.append(f"{place}: model says id and model_id, which are the same; say one.")
+                self.problems.append(f"{place}: model has id and model_id, which mean the same; keep one.")
             fields["model_id"] = section["id"]
         if fields.get("provider") == NOBODY:
             del fields["provider"]
@@ -209,7 +209,7 @@ class _Reading:
             return EvidenceRules()
 
     def _layer(self, heading: str, key: str, entry: Any) -> StepConfig | None:
-        """One entry; None when it says nothing, or cannot be read."""
+        """One entry; None if it is empty or cannot be read."""
         if entry is None:
             return None
         try:
@@ -227,15 +227,15 @@ class _Reading:
         """Where the fields of an entry stand: its line, and the entry's name."""
 
         def at(field: str) -> str:
-            way = (*entry, *field.split(".")) if field else entry
-            while len(way) > 1 and way not in self.settings.places:
-                way = way[:-1]
-            return f"{self.settings.place(*way)}: {'.'.join(entry)}"
+            path = (*entry, *field.split(".")) if field else entry
+            while len(path) > 1 and path not in self.settings.places:
+                path = path[:-1]
+            return f"{self.settings.place(*path)}: {'.'.join(entry)}"
 
         return at
 
     def _step_name(self, key: str, known: Iterable[str]) -> str:
-        """The step an entry means: a name in the environment may be spelled as variables are."""
+        """The step an entry refers to; a name from the environment may be spelled as a variable's name is."""
         if key in known or not self.settings.place("steps", key).startswith(PREFIX):
             return key
         meant = [name for name in known if alike(name) == alike(key)]
@@ -244,7 +244,7 @@ class _Reading:
     # -- checks across layers -------------------------------------------------------------------------------
 
     def check_providers(self, read: DispatchSettings) -> None:
-        """Every provider that a layer or a step names must be there."""
+        """Report every provider that a layer or a step names and that does not exist."""
         self.problems += self.executors.problems()
         layers = [(f"steps.{key}", config) for key, config in read.steps.items()]
         layers += [(f"agents.{key}", config) for key, config in read.agents.items()]
@@ -261,18 +261,18 @@ class _Reading:
                 self.problems.append(f"{f'{place}: ' if place else ''}{layer}: {wrong}")
 
     def _usual(self, plan: Plan, read: DispatchSettings) -> str | None:
-        """Who is asked where the step names no provider."""
+        """The provider of a step that names none."""
         provider = read.agents.get(plan.agent_name, UNSAID).provider
         return provider or read.model.provider or self.executors.default
 
     def check_steps(self, read: DispatchSettings, connect: bool) -> None:
-        """The layers of every configured step must add up, as far as they could be read."""
+        """Report every configured step whose layers contradict each other, as far as they could be read."""
         from detent.dispatch.dispatcher import Dispatcher
         from detent.dispatch.plan import point_out
 
         # The layers of agents and model have been checked by themselves.
         dispatcher = Dispatcher(replace(read, agents={}, model=UNSAID))
-        asked: set[str | None] = set()
+        providers: set[str | None] = set()
         for flow in self.flows:
             for step in flow.every_step():
                 qualified = flow.qualified(step)
@@ -286,14 +286,14 @@ class _Reading:
                     plan = dispatcher.plan_for(flow, step)
                     point_out(plan)
                     if plan.alone or ((plan.agent or plan.config.shadow) and not read.force_deterministic):
-                        asked.add(plan.config.provider or self._usual(plan, read))
+                        providers.add(plan.config.provider or self._usual(plan, read))
                 except StepConfigError as error:
                     for layer, field, text in error.found:
                         place = place_of(self.settings, layer, field)
                         where = f"{place}: " if place else ""
                         self.problems.append(f"{where}step '{qualified}', {layer}: {field} {text}")
         if connect and not self.problems:
-            refused = (self.executors.refused(name) for name in asked if name is not None)
+            refused = (self.executors.refused(name) for name in providers if name is not None)
             self.problems += sorted(filter(None, refused))
 
 
@@ -311,7 +311,7 @@ def _read_text(path: Path) -> str:
 
 
 def _key_variables(settings: Settings) -> list[str]:
-    """Environment variables that are said to hold a key."""
+    """Environment variables that the settings name as holding a key."""
     entries = [settings.section("model"), *settings.section("models").values()]
     return [
         str(entry["api_key_env"])

@@ -1,5 +1,5 @@
-"""What installed packages offer through entry points: read once, and again when something was installed; and
-the error that says why something offered, or a plugin, cannot be loaded."""
+"""Entry points of installed packages, read again only after an installation, and the error for an entry point
+or plugin that cannot be loaded."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from detent.kernel.errors import ConfigurationError
 
 
 def offered(group: str, name: str | None = None) -> list[EntryPoint]:
-    """What is offered under a group, or under one name of it.
+    """The entry points of a group, or those of one name in it.
 
-    To find it, the files of every package there is must be read; what was found is kept for as long as none
-    of the folders that hold packages changes.
+    Finding them means reading files of every installed package, so the result is cached until a folder on
+    the import path changes.
     """
     places = tuple((place, _changed(place)) for place in sys.path)
     return [point for point in _of_group(group, places) if name is None or point.name == name]
@@ -42,25 +42,25 @@ def _everything(places: tuple[Any, ...]) -> Any:
 
 
 class PluginError(ConfigurationError):
-    """Code that should hold flows cannot be loaded."""
+    """A plugin or entry point cannot be loaded."""
 
     def __init__(self, place: str, error: BaseException, file: str | None, line: int | None) -> None:
         self.place = place
         self.file = file
         self.line = line
         self.error = error
-        what = str(error) if isinstance(error, ConfigurationError) else _said(error)
+        cause = str(error) if isinstance(error, ConfigurationError) else _error_line(error)
         where = f" ({file}, line {line})" if file and line else ""
-        super().__init__(f"{place} cannot be loaded{where}: {what}")
+        super().__init__(f"{place} cannot be loaded{where}: {cause}")
 
 
 def shown_point(point: EntryPoint) -> str:
-    """An entry point for people: what it names, and the package that offers it."""
+    """An entry point for people: its value, and the package that offers it."""
     package = f" of {point.dist.name}" if point.dist is not None else ""
     return f"{point.value}{package}"
 
 
-def _said(error: BaseException) -> str:
+def _error_line(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error.msg}"
     text = " ".join(str(error).split())
@@ -68,7 +68,7 @@ def _said(error: BaseException) -> str:
 
 
 def plugin_error(place: str, error: BaseException, file: Path | None = None) -> PluginError:
-    """The error with the line it happened in: the deepest in the plugin itself, else the deepest of all."""
+    """The error with its line: the deepest line in the plugin itself, else the deepest of all."""
     if isinstance(error, SyntaxError) and error.filename:
         return PluginError(place, error, _short(error.filename), error.lineno)
     frames = [

@@ -39,7 +39,7 @@ def player_of(
 
 
 class _Parts:
-    """What plays are made of."""
+    """The parts that plays are built from."""
 
     def store(self) -> Store:
         return MemoryStore()
@@ -67,7 +67,7 @@ class _CaseTape:
         self.mismatches: Sequence[TapeError] = getattr(cassette, "mismatches", ())
 
     async def through(self, call: TapeCall, work: Callable[[], Awaitable[Any]]) -> Any:
-        """The answer, on the cassette unless it is an effect's."""
+        """The answer, recorded on the cassette unless it belongs to an effect."""
         return await work() if call.kind == "effect" else await self._cassette.through(call, work)
 
     def close(self) -> None:

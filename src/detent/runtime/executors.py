@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 GROUP = "detent.executors"
 """Entry points named after a kind; the value is called `(options, *, folder)` and gives a `StepExecutor`."""
 NOBODY = "none"
-"""As a provider: none at all, so that agent steps are done by their handlers."""
+"""Provider name that stands for no provider: agent steps are performed by their handlers."""
 
 
 class Kind(NamedTuple):
@@ -36,7 +36,7 @@ class Kind(NamedTuple):
     connect: str
     """`module:function`, called `(options, *, kind, folder, prices)`, that gives a `Model`."""
     extra: str
-    """What of Detent must be installed for it."""
+    """The extra of Detent that must be installed for it."""
 
 
 KINDS: Mapping[str, Kind] = {
@@ -48,14 +48,14 @@ KINDS: Mapping[str, Kind] = {
     "pydantic-ai": Kind("detent.adapters.models.pydantic_ai:connect", "providers"),
     "local": Kind("detent.adapters.models.local:connect", "local"),
 }
-"""Kinds of models that ship; each is a provider of that name too, with nothing configured."""
+"""Kinds of models that ship; each kind is also a provider of that name that needs no configuration."""
 
 CONNECTION = ("base_url", "api_key_env", "timeout")
 """Keys of `model` that are options of the default provider, not of steps."""
 
 
 class Provider(NamedTuple):
-    """What the settings say about one provider."""
+    """The settings of one provider."""
 
     name: str
     kind: str
@@ -63,7 +63,7 @@ class Provider(NamedTuple):
     model_id: str | None
     """The model asked when a step names none."""
     folder: Path
-    """Where relative paths among the options start."""
+    """The folder that relative paths among the options start from."""
 
 
 class ConfiguredExecutors:
@@ -91,71 +91,78 @@ class ConfiguredExecutors:
         return tuple(dict.fromkeys([*map(str, self._settings.section("models")), *KINDS, *self._points]))
 
     def unknown(self, provider: str) -> str | None:
-        """What is wrong with a provider's name; None when there is one of that name."""
+        """The problem with a provider's name; None if the provider exists."""
         if provider in self._settings.section("models") or provider in KINDS or provider in self._points:
             return None
         known = ", ".join(self.names)
         return f"there is no provider '{provider}'.{nearest(provider, self.names)} Providers: {known}."
 
     def problems(self) -> list[str]:
-        """Entries under `models` that no model can be made of."""
-        found: list[str] = []
+        """Problems of entries under `models` that make no model."""
+        problems: list[str] = []
         for name in self._settings.section("models"):
             try:
                 self.provider(str(name))
             except ConfigurationError as error:
-                found.append(str(error))
-        said = [key for key in CONNECTION if self._settings.get("model", key) is not None]
-        if said and self.default is None:
-            place = self._settings.place("model", said[0])
-            found.append(f"{place}: 'model.{said[0]}' belongs to a provider; say which with model.provider.")
-        return found
+                problems.append(str(error))
+        connection_keys = [key for key in CONNECTION if self._settings.get("model", key) is not None]
+        if connection_keys and self.default is None:
+            place = self._settings.place("model", connection_keys[0])
+            problems.append(
+                f"{place}: 'model.{connection_keys[0]}' belongs to a provider; name it with model.provider."
+            )
+        return problems
 
     def provider(self, name: str) -> Provider:
-        """The settings of a provider; `ConfigurationError` if it is unknown or they contradict each other."""
+        """The settings of a provider.
+
+        Raises:
+            ConfigurationError: the provider is unknown, or its settings contradict each other.
+        """
         if (wrong := self.unknown(name)) is not None:
             raise ConfigurationError(wrong[0].upper() + wrong[1:])
         place = self._settings.place("models", name)
         entry = self._settings.section("models").get(name)
         if not isinstance(entry, Mapping | None):
             raise ConfigurationError(f"{place}: 'models.{name}' takes named values, such as `kind: openai`.")
-        said = {str(key): value for key, value in (entry or {}).items() if value is not None}
+        options = {str(key): value for key, value in (entry or {}).items() if value is not None}
         kinds = (*KINDS, *self._points)
-        kind = said.pop("kind", name if name in kinds else None)
+        kind = options.pop("kind", name if name in kinds else None)
         if kind is None:
             raise ConfigurationError(f"{place}: 'models.{name}' needs a kind: {', '.join(kinds)}.")
         if kind not in kinds:
             raise ConfigurationError(
-                f"{self._settings.place('models', name, 'kind')}: 'models.{name}.kind' is no kind of model."
+                f"{self._settings.place('models', name, 'kind')}: "
+                f"'models.{name}.kind' is not a kind of model."
                 f"{nearest(str(kind), kinds)} Kinds: {', '.join(kinds)}."
             )
-        if "id" in said:
-            if "model_id" in said:
+        if "id" in options:
+            if "model_id" in options:
                 raise ConfigurationError(
-                    f"{place}: 'models.{name}' says id and model_id, which are the same; say one of them."
+                    f"{place}: 'models.{name}' has id and model_id, which mean the same; keep one of them."
                 )
-            said["model_id"] = said.pop("id")
+            options["model_id"] = options.pop("id")
         if name == self.default:
             model = self._settings.section("model")
             usual = {key: model.get(key) for key in CONNECTION}
             usual["model_id"] = model.get("model_id", model.get("id"))
             for key, value in usual.items():
                 if value is not None:
-                    said.setdefault(key, value)
-        if kind == "pydantic-ai" and "model_id" in said:  # there it names provider and model together
-            said.setdefault("model", said.pop("model_id"))
-        model_id = said.get("model" if kind == "pydantic-ai" else "model_id")
+                    options.setdefault(key, value)
+        if kind == "pydantic-ai" and "model_id" in options:  # its `model` names provider and model
+            options.setdefault("model", options.pop("model_id"))
+        model_id = options.get("model" if kind == "pydantic-ai" else "model_id")
         if not isinstance(model_id, str | None):
             raise ConfigurationError(f"{place}: 'models.{name}.model_id' takes the name of a model.")
-        return Provider(name, str(kind), said, model_id, self._settings.base("models", name))
+        return Provider(name, str(kind), options, model_id, self._settings.base("models", name))
 
     def refused(self, name: str) -> str | None:
         """Why a provider's options make no model; None when they do, or when a package is missing for it."""
-        said = self.provider(name)
-        if said.kind not in KINDS:
+        entry = self.provider(name)
+        if entry.kind not in KINDS:
             return None
         try:
-            self._model(said)
+            self._model(entry)
         except ConfigurationError as error:
             from detent.runtime.key_hosts import KeyRefused
 
@@ -188,29 +195,32 @@ class ConfiguredExecutors:
 
     def make(self, provider: str) -> StepExecutor:
         """A fresh executor of a provider."""
-        said = self.provider(provider)
-        point = self._points.get(said.kind)
-        if point is not None and said.kind not in KINDS:
-            made = self._plugged(said, point)
+        entry = self.provider(provider)
+        point = self._points.get(entry.kind)
+        if point is not None and entry.kind not in KINDS:
+            executor = self._plugged(entry, point)
             try:
-                self._others.add(made)
-            except TypeError:  # it cannot be referred to weakly, so it looks after itself
+                self._others.add(executor)
+            except TypeError:  # it takes no weak reference, so it has to close itself
                 logger.debug("executor.unwatched", provider=provider)
-            return made
-        model = self._model(said)
+            return executor
+        model = self._model(entry)
         try:
             from detent.adapters.models.executor import ModelStepExecutor
         except ImportError as error:
-            raise _missing(said, error) from error
-        return ModelStepExecutor(model, default_model_id=said.model_id)
+            raise _missing(entry, error) from error
+        return ModelStepExecutor(model, default_model_id=entry.model_id)
 
     async def close(self) -> None:
-        """Let go of every model that was made; one that fails does not keep the others open."""
-        made = {**self._models, **{str(number): one for number, one in enumerate(self._others)}}
+        """Close every model and executor; a failure does not keep the others open."""
+        resources = {
+            **self._models,
+            **{str(number): executor for number, executor in enumerate(self._others)},
+        }
         self._models = {}
         self._others.clear()
-        for name, one in made.items():
-            close = getattr(one, "close", None)
+        for name, resource in resources.items():
+            close = getattr(resource, "close", None)
             if close is None:
                 continue
             try:
@@ -246,9 +256,9 @@ class ConfiguredExecutors:
         try:
             factory: Callable[..., Any] = point.load()
         except Exception as error:
-            said_so = f"{type(error).__name__}: {error}"
+            cause = f"{type(error).__name__}: {error}"
             raise ConfigurationError(
-                f"The executor '{point.name}' ({point.value}) cannot be loaded: {said_so}"
+                f"The executor '{point.name}' ({point.value}) cannot be loaded: {cause}"
             ) from error
         return cast("StepExecutor", factory(provider.options, folder=provider.folder))
 
@@ -256,11 +266,11 @@ class ConfiguredExecutors:
     def _prices(self) -> PriceTable:
         from detent.adapters.models.prices import PriceTable
 
-        said = self._settings.section("prices")
+        entries = self._settings.section("prices")
         return PriceTable(
             {
                 str(model): {name: price for name, price in prices.items() if price is not None}
-                for model, prices in said.items()
+                for model, prices in entries.items()
                 if prices is not None
             }
         )
@@ -269,22 +279,24 @@ class ConfiguredExecutors:
     def _points(self) -> Mapping[str, EntryPoint]:
         from detent.runtime.entry_points import offered
 
-        found: dict[str, EntryPoint] = {}
+        points: dict[str, EntryPoint] = {}
         for point in offered(GROUP):
-            other = found.setdefault(point.name, point)
+            other = points.setdefault(point.name, point)
             if other.value != point.value or point.name in KINDS:
-                there = "Detent's own" if point.name in KINDS else other.value
+                owner = "Detent's own" if point.name in KINDS else other.value
                 raise ConfigurationError(
-                    f"Two executors are named '{point.name}': {there} and {point.value}."
+                    f"Two executors are named '{point.name}': {owner} and {point.value}."
                 )
-        return found
+        return points
 
 
 def _missing(provider: Provider, error: ImportError) -> IntegrationMissing:
     package = (error.name or "").partition(".")[0]
-    what = f"the package '{package}', which is not installed" if package else "a package that is missing"
+    requirement = (
+        f"the package '{package}', which is not installed" if package else "a package that is missing"
+    )
     kind = "" if provider.kind == provider.name else f" (kind {provider.kind})"
     return IntegrationMissing(
-        f"The provider '{provider.name}'{kind} needs {what}. "
+        f"The provider '{provider.name}'{kind} needs {requirement}. "
         f"Get it with: pip install 'detent[{KINDS[provider.kind].extra}]'"
     )

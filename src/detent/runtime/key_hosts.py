@@ -1,7 +1,7 @@
-"""Where the user's keys may go: each key only to the hosts that the user's own settings allow for it.
+"""Hosts that the user's keys may be sent to: for each key, those that the user's own settings allow.
 
-A project may name an address and the variable of a key; that is not enough for the key to be sent there. The
-user allows it, under `keys` in their own settings or with `detent trust --allow-key NAME=HOST`.
+A project may name an address and the variable of a key, but the key is sent there only if the user allows
+it, under `keys` in their own settings or with `detent trust --allow-key NAME=HOST`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ BUILT_IN: Mapping[str, tuple[str, ...]] = {
     "OPENAI_API_KEY": ("api.openai.com",),
     "ANTHROPIC_API_KEY": ("api.anthropic.com",),
 }
-"""Hosts that keys are made for."""
+"""Hosts that the well-known keys belong to."""
 HERE = frozenset({"localhost", "127.0.0.1", "::1"})
-"""This machine: what listens there is the user's own, as far as the project is trusted."""
+"""This machine: servers on it are the user's own, as far as the project is trusted."""
 DEFAULTS: Mapping[str, tuple[str, str]] = {
     "openai": ("OPENAI_API_KEY", "api.openai.com"),
     "claude": ("ANTHROPIC_API_KEY", "api.anthropic.com"),
@@ -38,9 +38,9 @@ OWN_SETTINGS, REMEMBERED = "your own settings", "detent trust"
 """Where the user allows a host for a key."""
 SECRET_INPUTS = "DETENT_INPUT_"
 PASSWORD = "PGPASSWORD"
-"""What PostgreSQL's own library sends to any server that asks for a password."""
+"""Variable that PostgreSQL's own library sends to any server that asks for a password."""
 SHORTEST = 4
-"""Characters of a secret input that is looked for in requests; shorter ones are no secrets."""
+"""Shortest secret input that is searched for in requests, in characters."""
 
 
 class KeyRefused(ConfigurationError):
@@ -52,7 +52,7 @@ class KeyRefused(ConfigurationError):
             f"{variable} would be sent to {host}, which your own settings do not allow. "
             f"If it is right: detent trust --allow-key {variable}={host}"
         )
-        """Without the setting that sends it."""
+        """The sentence without the setting that sends the key."""
         super().__init__(f"{where}: {self.reason}")
 
 
@@ -64,7 +64,7 @@ class KeyHosts:
         self._settings = settings
 
     def allowed(self, variable: str, host: str) -> bool:
-        """Whether the user lets this key go to this host."""
+        """Whether the user allows this key to be sent to this host."""
         host = host.lower().rstrip(".")
         if (
             host in HERE
@@ -74,11 +74,11 @@ class KeyHosts:
             return True
         own = _hosts(self._settings.get("keys", variable))
         remembered = TrustFile(self._environ).read().get("keys")
-        given = remembered.get(variable) if isinstance(remembered, Mapping) else None
-        return host in own or host in _hosts(given)
+        listed = remembered.get(variable) if isinstance(remembered, Mapping) else None
+        return host in own or host in _hosts(listed)
 
     def check(self, use: KeyUse) -> None:
-        """Raise `KeyRefused` when a key that is set would go where it may not."""
+        """Raise `KeyRefused` if a key that is set would be sent to a host that is not allowed."""
         is_set = bool(self._environ.get(use.variable))
         is_set = is_set or (use.variable == PASSWORD and _password_file(self._environ))
         if use.project and is_set and not self.allowed(use.variable, use.host):
@@ -86,14 +86,14 @@ class KeyHosts:
 
 
 def allow_key(variable: str, host: str, environ: Mapping[str, str] | None = None) -> None:
-    """Remember that a key may go to a host."""
+    """Record that a key may be sent to a host."""
     with TrustFile(environ).changing() as record:
         keys = record.setdefault("keys", {})
         keys[variable] = sorted({*keys.get(variable, ()), host.lower().rstrip(".")})
 
 
 def disallow_key(variable: str, host: str, environ: Mapping[str, str] | None = None) -> bool:
-    """Forget that a key may go to a host; False when that was not remembered."""
+    """Remove the record that a key may be sent to a host; False if there was none."""
     with TrustFile(environ).changing() as record:
         keys = mapping_of(record.get("keys"))
         remembered = _hosts(keys.get(variable))
@@ -113,7 +113,7 @@ class AllowedKey(NamedTuple):
 
 
 def allowed_keys(settings: Settings, environ: Mapping[str, str] | None = None) -> list[AllowedKey]:
-    """What the user allows, in their own settings and with `detent trust`."""
+    """The hosts that the user allows, in their own settings and with `detent trust`."""
     sources = ((OWN_SETTINGS, settings.get("keys")), (REMEMBERED, TrustFile(environ).read().get("keys")))
     return sorted(
         AllowedKey(str(variable), host, by)
@@ -124,24 +124,24 @@ def allowed_keys(settings: Settings, environ: Mapping[str, str] | None = None) -
 
 
 def provider_key(settings: Settings, name: str, kind: str, options: Mapping[str, Any]) -> KeyUse | None:
-    """The key of a model's provider and where it goes; None when it takes none."""
+    """The key of a model's provider and the host it is sent to; None if the provider takes no key."""
     usual = DEFAULTS.get(kind, ("", "localhost"))
     variable = str(options.get("api_key_env") or usual[0])
     base_url = options.get("base_url")
     host = host_of(str(base_url)) if base_url else usual[1]
     if not variable or not host:
         return None
-    ways = [(top, *rest) for top, *rest in (("models", name), ("model",))]
-    by_project = any(settings.of_project(*way, key) for way in ways for key in ("base_url", "api_key_env"))
+    paths = [(top, *rest) for top, *rest in (("models", name), ("model",))]
+    by_project = any(settings.of_project(*path, key) for path in paths for key in ("base_url", "api_key_env"))
     return KeyUse(variable, host, f"models.{name}", by_project)
 
 
 def mail_keys(settings: Settings, prefix: str) -> Iterator[KeyUse]:
-    """Names and passwords of mail servers; variables that no setting names begin with `prefix`."""
-    for part, wanted in (("smtp", settings.get("mail", "sink")), ("imap", settings.get("mail", "source"))):
+    """User names and passwords of mail servers; variables not named by a setting begin with `prefix`."""
+    for part, chosen in (("smtp", settings.get("mail", "sink")), ("imap", settings.get("mail", "source"))):
         server = mapping_of(settings.get("mail", part))
         host = server.get("host")
-        for key in ("user", "password") if isinstance(host, str) and host and wanted == part else ():
+        for key in ("user", "password") if isinstance(host, str) and host and chosen == part else ():
             variable = str(server.get(f"{key}_env") or f"{prefix}_{part}_{key}".upper())
             yield KeyUse(variable, str(host), f"mail.{part}", settings.of_project("mail", part))
 
@@ -149,7 +149,7 @@ def mail_keys(settings: Settings, prefix: str) -> Iterator[KeyUse]:
 def store_keys(settings: Settings) -> Iterator[KeyUse]:
     """The password that a PostgreSQL store without one in its URL takes from the user's environment.
 
-    Read by the library that connects, so that both mean the same host; without it nothing is sent.
+    The URL is parsed by the library that connects, so that both see the same host.
     """
     url = store_url(settings)
     if url.partition(":")[0].lower() not in ("postgresql", "postgres"):
@@ -170,7 +170,7 @@ def store_keys(settings: Settings) -> Iterator[KeyUse]:
 
 
 def _password_file(environ: Mapping[str, str]) -> bool:
-    """Whether the user's file of PostgreSQL passwords has one for any host whatever."""
+    """Whether the user's file of PostgreSQL passwords has an entry for every host."""
     home = environ.get("HOME") or environ.get("USERPROFILE")
     place = environ.get("PGPASSFILE") or (f"{home}/.pgpass" if home else "")
     try:
@@ -181,7 +181,7 @@ def _password_file(environ: Mapping[str, str]) -> bool:
 
 
 def guarded_fetch(tool: Tool, hosts: KeyHosts, environ: Mapping[str, str]) -> Tool:
-    """A tool that asks the web, which sends secret inputs to allowed hosts only."""
+    """A tool that makes web requests, restricted to send secret inputs to allowed hosts only."""
     perform = tool.perform
 
     async def checked(**args: Any) -> Any:
@@ -206,7 +206,7 @@ def _checked(hosts: KeyHosts, use: KeyUse) -> None:
 
 
 def host_of(address: str) -> str:
-    """The host of an address; empty when it names none."""
+    """The host of an address; empty if it has none."""
     try:
         return (urlsplit(address).hostname or "").rstrip(".")
     except ValueError:

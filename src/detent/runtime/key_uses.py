@@ -1,4 +1,4 @@
-"""Every key that the settings have sent somewhere, and where to."""
+"""Every key that is sent somewhere because of the settings, with its host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from detent.runtime.settings import Settings
 
 
 def key_uses(settings: Settings) -> list[KeyUse]:
-    """Every key that settings have sent to some host, as far as the settings tell."""
+    """Every key that is sent to a host because of the settings, as far as the settings show."""
     return list(
         dict.fromkeys(
             [
@@ -56,6 +56,6 @@ def check_keys(settings: Settings, *headings: str, environ: Mapping[str, str] | 
 
 
 def refused_uses(settings: Settings) -> list[KeyUse]:
-    """Uses of keys that are not allowed so far, whether or not the keys are set."""
+    """Uses of keys that are not allowed yet, whether or not the keys are set."""
     hosts = KeyHosts(settings)
     return [use for use in key_uses(settings) if use.project and not hosts.allowed(use.variable, use.host)]

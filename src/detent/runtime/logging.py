@@ -1,4 +1,4 @@
-"""Sets structlog up: lines for people or JSON lines, to standard error or a file, from a level upwards."""
+"""Configures structlog: text or JSON lines, to standard error or a file, from a level upwards."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ FORMATS = ("text", "json")
 
 
 def wanted(settings: Settings) -> bool:
-    """True when the settings ask for a log."""
+    """Whether the settings configure a log."""
     return bool(settings.section("logging"))
 
 
 def configure(settings: Settings, level: str | None = None, *, split: bool = False) -> None:
-    """Log as the settings say; `level` comes from the command line and wins.
+    """Configure the log from the settings; `level` comes from the command line and takes precedence.
 
     With `split`, information goes to standard output, warnings and errors to standard error.
     """
-    said = str(level or settings.get("logging", "level", default="info")).lower()
-    if said not in LEVELS:
+    name = str(level or settings.get("logging", "level", default="info")).lower()
+    if name not in LEVELS:
         raise ConfigurationError(
-            f"There is no log level '{said}'.{nearest(said, LEVELS)} Levels: {', '.join(LEVELS)}."
+            f"There is no log level '{name}'.{nearest(name, LEVELS)} Levels: {', '.join(LEVELS)}."
         )
     form = str(settings.get("logging", "format", default="text")).lower()
     if form == "console":
@@ -40,7 +40,7 @@ def configure(settings: Settings, level: str | None = None, *, split: bool = Fal
         )
     where = settings.get("logging", "file")
     stream = _open(settings.base("logging") / str(where)) if where else sys.stderr
-    _configure(LEVELS[said], form, stream, split=split and not where)
+    _configure(LEVELS[name], form, stream, split=split and not where)
 
 
 def _open(path: Path) -> TextIO:
@@ -84,7 +84,7 @@ def _json(event: Any, **options: Any) -> str:
 
 
 def _show_controls(_: Any, __: str, event: Any) -> Any:
-    """Facts may hold text from outside: its control characters are shown in a log, too."""
+    """Make control characters visible: facts may hold text from outside."""
     return {name: shown(value) if isinstance(value, str) else value for name, value in event.items()}
 
 
@@ -99,17 +99,17 @@ def _traceback(stream: TextIO, info: Any) -> None:
 
 
 class _TwoStreams:
-    """Writes news to standard output and troubles to standard error."""
+    """Writes information to standard output, warnings and errors to standard error."""
 
     def __init__(self, *_: Any) -> None:
         pass
 
     def debug(self, line: str) -> None:
-        """News."""
+        """Write information."""
         print(line, file=sys.stdout, flush=True)
 
     def warning(self, line: str) -> None:
-        """Trouble."""
+        """Write a warning or an error."""
         print(line, file=sys.stderr, flush=True)
 
     info = msg = debug

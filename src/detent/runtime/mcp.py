@@ -1,4 +1,4 @@
-"""MCP servers as the settings declare them, and their tools given to the flows whose steps name them.
+"""MCP servers declared in the settings, and their tools, added to the flows whose steps name them.
 
 ```yaml
 mcp:
@@ -28,7 +28,11 @@ HEADING = "mcp"
 
 
 def mcp_servers(settings: Settings) -> dict[str, McpServer]:
-    """The declared servers by name; all problems at once, each with its place."""
+    """The declared servers by name.
+
+    Raises:
+        SettingsError: some declarations are wrong; it lists every problem with its place.
+    """
     messages: list[str] = []
     servers: dict[str, McpServer] = {}
     for name, entry in settings.section(HEADING).items():
@@ -39,7 +43,7 @@ def mcp_servers(settings: Settings) -> dict[str, McpServer]:
             )
             continue
         wrong = problems(name, entry)
-        messages += [_message(settings, (name, *way), what) for way, what in wrong]
+        messages += [_message(settings, (name, *path), problem) for path, problem in wrong]
         if not wrong:
             servers[name] = _server(settings, name, entry)
     if messages:
@@ -48,14 +52,16 @@ def mcp_servers(settings: Settings) -> dict[str, McpServer]:
 
 
 def attach(servers: Mapping[str, McpServer], flows: Iterable[Flow]) -> list[McpServer]:
-    """Give every flow the MCP tools its steps name, and give back the servers that are needed for it.
+    """Give every flow the MCP tools its steps name, and return the servers that these tools need.
 
-    A step that names a tool of a declared server which is not declared itself is refused, all of them at
-    once. A flow that names none gets none, so its runs never connect to anything.
+    A flow that names no MCP tool gets none, so its runs never connect to a server.
+
+    Raises:
+        SettingsError: steps name undeclared tools of declared servers; it lists every problem.
     """
     tools = {tool.name: (server, tool) for server in servers.values() for tool in server.tools}
     needed: dict[str, McpServer] = {}
-    found: list[str] = []
+    problems: list[str] = []
     for flow in flows:
         for step in flow.every_step():
             for name in dict.fromkeys([*(step.queries or ()), *(step.effects or ())]):
@@ -66,9 +72,9 @@ def attach(servers: Mapping[str, McpServer], flows: Iterable[Flow]) -> list[McpS
                         flow.needs.append(server)
                     needed[server.name] = server
                 elif name not in flow.tools and name.partition(".")[0] in servers:
-                    found.append(_undeclared(flow.name, step.name, name, tools))
-    if found:
-        raise SettingsError("The steps", found)
+                    problems.append(_undeclared(flow.name, step.name, name, tools))
+    if problems:
+        raise SettingsError("The steps", problems)
     return list(needed.values())
 
 
@@ -93,7 +99,7 @@ def _server(settings: Settings, name: str, entry: Mapping[str, Any]) -> McpServe
 
 
 def _check_keys(settings: Settings, name: str) -> None:
-    """Raise `KeyRefused` when a header of the server would take a key where it may not go."""
+    """Raise `KeyRefused` if a header of the server would send a key to a host that is not allowed."""
     from detent.runtime.key_hosts import KeyHosts
     from detent.runtime.key_uses import key_uses
 
@@ -102,11 +108,13 @@ def _check_keys(settings: Settings, name: str) -> None:
             KeyHosts(settings).check(use)
 
 
-def _message(settings: Settings, way: Way, what: str) -> str:
-    """A problem with the place of the nearest key above it."""
-    whole = (HEADING, *way)
-    path = next((whole[:end] for end in range(len(whole), 0, -1) if whole[:end] in settings.places), whole)
-    return f"{settings.place(*path)}: '{'.'.join(whole)}' {what}"
+def _message(settings: Settings, path: Way, problem: str) -> str:
+    """A problem, with the place of the nearest key above it."""
+    whole = (HEADING, *path)
+    known_path = next(
+        (whole[:end] for end in range(len(whole), 0, -1) if whole[:end] in settings.places), whole
+    )
+    return f"{settings.place(*known_path)}: '{'.'.join(whole)}' {problem}"
 
 
 def _undeclared(flow: str, step: str, name: str, tools: Mapping[str, Any]) -> str:

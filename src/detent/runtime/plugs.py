@@ -46,11 +46,11 @@ class KeyUse(NamedTuple):
     where: str
     """The setting that sends it, for people."""
     project: bool
-    """The project file says part of it; else it is the user's own choice."""
+    """Whether the project file sets part of it; otherwise it is the user's own choice."""
 
 
 class Project(Protocol):
-    """What a kind may ask of the project it is used in."""
+    """The parts of a project that a kind may use."""
 
     settings: Settings
     store: Store | None
@@ -62,7 +62,7 @@ class Project(Protocol):
 
     @property
     def loaded(self) -> Sequence[ModuleType]:
-        """Modules of the project loaded so far; nothing is loaded for it."""
+        """Modules of the project loaded so far; this loads none."""
 
     def modules(self) -> Sequence[ModuleType]:
         """The project's plugins and the files loaded so far."""
@@ -70,8 +70,8 @@ class Project(Protocol):
     def served(self) -> Sequence[Tool]:
         """Tools of the MCP servers in the settings."""
 
-    def step_names(self, wanted: Iterable[str] = ()) -> list[str]:
-        """What settings may call steps, of all flows there are."""
+    def step_names(self, configured: Iterable[str] = ()) -> list[str]:
+        """Names that settings may use for steps, of all known flows."""
 
     def model_problems(self, flow: Flow) -> list[Problem]:
         """Steps of a flow that an agent should perform, though no model can be asked."""
@@ -81,7 +81,7 @@ class Plug:
     """What a kind and an application have in common. Everything but the name may be left as it is."""
 
     name: str
-    """Its word on the command line (`detent run NAME …`, `detent NAME …`) and in settings."""
+    """Its name on the command line (`detent run NAME …`, `detent NAME …`) and in settings."""
     commands: str | None = None
     """Commands of its own, a typer group as `module:object`: `detent NAME …`."""
     run: str | None = None
@@ -91,10 +91,10 @@ class Plug:
     `module:object`."""
 
     templates: Sequence[str] = ()
-    """Beginnings that `detent new NAME …` knows, the usual one first; none: nothing can be begun."""
+    """Templates for `detent new NAME …`, the default first; empty: nothing can be created."""
 
     def begin(self, name: str, template: str, settings: Settings) -> Beginning:
-        """What something new begins with; raises `ConfigurationError` for a name that cannot be."""
+        """The files of a new definition or project; `ConfigurationError` for a name that cannot be used."""
         raise NotImplementedError
 
     def headings(self) -> Mapping[str, Keys]:
@@ -102,24 +102,24 @@ class Plug:
         return {}
 
     def files(self, settings: Settings, root: Path) -> Iterable[Path]:
-        """Files of the project in `root` that configure it or that it executes without their being named on a
-        command line; also where one would be looked for that is not there."""
+        """Files of the project in `root` that configure it or that it executes without being named on a
+        command line, whether or not they exist."""
         return ()
 
     def passive(self, root: Path) -> Iterable[Path]:
-        """Of these files, those that do nothing before a person names them."""
+        """Those of these files that have no effect until a person names them."""
         return ()
 
     def folders(self) -> Sequence[str]:
-        """Folders of a project whose every file is such a file, whether or not it is there today."""
+        """Folders of a project in which every file, present or future, is such a file."""
         return ()
 
     def programs(self, settings: Settings) -> Mapping[str, Any]:
-        """Commands that settings have it start, by the setting that names each."""
+        """Commands that it starts because of a setting, by the name of the setting."""
         return {}
 
     def keys(self, settings: Settings) -> Iterable[KeyUse]:
-        """Keys of the user that settings have it send, and where to."""
+        """Keys of the user that it sends because of a setting, with the host of each."""
         return ()
 
     def load(self, target: str) -> Any:
@@ -128,66 +128,66 @@ class Plug:
         return getattr(import_module(module), name)
 
     def eval_suite(self) -> EvalSuite | None:
-        """How its runs are judged; None where nothing judges them."""
+        """How its runs are judged; None if no suite exists."""
         from detent.evals.suite import EvalSuite
 
-        made = self.load(self.suite) if self.suite is not None else None
-        return made if made is None or isinstance(made, EvalSuite) else made()
+        suite = self.load(self.suite) if self.suite is not None else None
+        return suite if suite is None or isinstance(suite, EvalSuite) else suite()
 
 
 class Beginning(NamedTuple):
-    """The files something new begins with, and what to do next."""
+    """The files of a new definition or project, and the commands to try next."""
 
     files: Mapping[Path, str | bytes]
     message: str
-    """One sentence about what was made."""
+    """One sentence about what was created."""
     commands: Sequence[str] = ()
     """Commands to try next."""
     note: str = ""
-    """One sentence more, where there is something to know."""
+    """One more sentence, if there is something to know."""
     folders: Sequence[Path] = ()
-    """Folders that begin empty and are the user's alone."""
+    """Folders that are created empty and readable by the user alone."""
     project: Path | None = None
-    """The project folder that is made; None: the working folder is the project."""
+    """The project folder that is created; None: the working folder is the project."""
 
 
 class Purged(NamedTuple):
-    """What a purge of files came to."""
+    """The result of purging files."""
 
     files: int = 0
     kept: tuple[str, ...] = ()
-    """Runs whose files were asked for and are still needed, each with the run that needs them."""
+    """Runs whose files are still needed and were not purged, each with the run that needs them."""
 
 
 class Kind(Plug):
-    """A kind of flow: what people write in files or folders, and the flows that are made of it."""
+    """A kind of flow: definitions that people write in files or folders, and the flows made of them."""
 
     suffixes: Sequence[str] = ()
-    """How the names of its files end, with the dot: what a command line takes for a path."""
+    """Suffixes of its files, with the dot; a command line treats such a word as a path."""
     schema: str | None = None
-    """What gives the JSON Schema of its files, for `detent schema NAME`: a function as `module:object`."""
+    """Function that returns the JSON Schema of its files, for `detent schema NAME`, as `module:object`."""
 
     def definitions(self, project: Project) -> Definitions:
         """The definitions of this kind in one project."""
         raise NotImplementedError
 
     def lines(self, engine: Engine, flow: Flow) -> AbstractContextManager[Any] | None:
-        """What shows a run as it goes, observing the engine; None: as runs are usually shown."""
+        """An observer that shows a run in progress; None: the usual display."""
         return None
 
     async def tell_ending(self, workspace: Any, engine: Engine, run: Run) -> bool:
-        """Print how a run stands; False: as is usual."""
+        """Print the status of a run; False: leave it to the usual display."""
         return False
 
     async def purge(
         self, settings: Settings, store: Store, run_id: str | None, before: float | None
     ) -> Purged:
-        """Drop the files it keeps for a run, or for runs that ended before a time."""
+        """Delete the files it keeps for a run, or for runs that ended before a time."""
         return Purged()
 
 
 class Checked(NamedTuple):
-    """The result of checking a definition, or of what the settings say about definitions."""
+    """The result of checking a definition, or the settings about definitions."""
 
     name: str
     problems: Sequence[Problem] = ()
@@ -195,7 +195,7 @@ class Checked(NamedTuple):
     place: str = ""
     """Its file or folder, for people."""
     notes: Sequence[str] = ()
-    """Sentences about it that are no problems."""
+    """Remarks about it that are not problems."""
 
 
 class Description(NamedTuple):
@@ -206,7 +206,7 @@ class Description(NamedTuple):
     title: str
     fields: Sequence[tuple[str, str]] = ()
     tables: Sequence[tuple[Sequence[str], Sequence[Sequence[str]]]] = ()
-    """Each with its heads and rows."""
+    """Column headings and rows of each table."""
     remarks: Sequence[str] = ()
 
 
@@ -220,23 +220,23 @@ class RunStart(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """How a definition is drawn."""
+    """Options of a drawing."""
 
     format: str = "mermaid"
     """mermaid, svg or ascii."""
     direction: str = "TD"
     """Which way a flowchart runs: TD, downwards, or LR, to the right."""
     width: int | None = None
-    """Columns that text may take."""
+    """Widest line of an ASCII drawing, in columns."""
     page: bool = False
-    """As a Markdown page around the drawing."""
+    """Whether to wrap the drawing in a Markdown page."""
     taken: Any = None
     """The path to mark, as `Definitions.taken` gives it."""
 
 
 class Definitions:
-    """The definitions of one kind in one project. What cannot be used is a `ConfigurationError` that lists
-    every problem."""
+    """The definitions of one kind in one project. An unusable definition raises a `ConfigurationError` that
+    lists every problem."""
 
     def __init__(self, kind: Kind, project: Project) -> None:
         self.kind = kind
@@ -244,32 +244,32 @@ class Definitions:
         self.settings = project.settings
 
     code: bool = True
-    """Loading a definition may execute code beside it, so that one found again must lie in the project."""
+    """Loading a definition may execute code beside it, so that a recalled one must lie in the project."""
 
     def claims(self, path: Path) -> bool:
-        """Whether a file or folder is a definition of this kind, right or wrong."""
+        """Whether a file or folder is a definition of this kind, valid or not."""
         raise NotImplementedError
 
     def flows(self, path: Path, name: str | None = None) -> list[Flow]:
-        """The flows of a definition, its own first, then those its runs start; with the one of a name, where
-        that is one a run of it was begun under."""
+        """The flows of a definition, its own first, then those its runs start. `name` adds the flow under
+        which a run of it was started."""
         raise NotImplementedError
 
     def find(self, target: str) -> Path:
-        """The definition that a command line means by a path or a name."""
+        """The definition that a command line names by its path or name."""
         raise ConfigurationError(f"There is no {self.kind.name} '{target}'.")
 
     def named(self, name: str) -> list[Flow]:
-        """The flows of the definition that a flow's name belongs to; empty where there is none."""
+        """The flows of the definition that a flow's name belongs to; empty if no definition does."""
         return []
 
     def all(self, tell: Callable[[str], None]) -> Iterable[tuple[list[Flow], bool]]:
-        """The flows of every definition that is found by name, and whether it ships; `tell` takes a sentence
-        about each that cannot be used."""
+        """The flows of every definition found by name, and whether it ships with Detent; `tell` is called
+        with a sentence about each unusable one."""
         return ()
 
     def paths(self, *, shipped: bool = True) -> Iterable[Path]:
-        """Every definition that is found by name, right or wrong; with those that ship, or without."""
+        """Every definition found by name, valid or not; with those that ship, or without."""
         return ()
 
     def names(self) -> Iterable[str]:
@@ -321,16 +321,16 @@ class Definitions:
         return await try_step(flow, step, data, dispatch=dispatch)
 
     def step_names(self) -> Iterable[str]:
-        """What settings may call the steps of these definitions."""
+        """Names that settings may use for the steps of these definitions."""
         return ()
 
     def agents(self) -> Iterable[str]:
-        """The agents that these definitions may name, and settings speak of."""
+        """The agents that these definitions and the settings may name."""
         return ()
 
 
 class App(Plug):
-    """An application: flows that are made from the settings alone."""
+    """An application: flows made from the settings alone."""
 
     flows: Sequence[str] = ()
     """Names of the flows it makes."""
@@ -375,12 +375,12 @@ def draw_machine(table: Mapping[str, Any], drawing: Drawing) -> str:
 
 
 def kinds() -> list[Kind]:
-    """The kinds of flows there are."""
+    """The installed kinds of flows."""
     return _plugs(KINDS, Kind)
 
 
 def apps() -> list[App]:
-    """The applications there are."""
+    """The installed applications."""
     return _plugs(APPS, App)
 
 
@@ -395,12 +395,12 @@ def plug_named(name: str) -> Plug | None:
 
 
 def suffixes() -> tuple[str, ...]:
-    """How the names of definitions end, of all kinds."""
+    """Suffixes of definitions, of all kinds."""
     return tuple(suffix for kind in kinds() for suffix in kind.suffixes)
 
 
 def beginning_with(name: str) -> Plug:
-    """The kind or application of a name that has something to begin with; an error names those there are."""
+    """The kind or application of a name, if it has templates for `detent new`; an error lists those."""
     known = {plug.name: plug for plug in plugs() if plug.templates}
     if name not in known:
         listed = ", ".join(known) or "none"
@@ -411,25 +411,25 @@ def beginning_with(name: str) -> Plug:
 
 
 def _plugs(group: str, base: type[T]) -> list[T]:
-    found: dict[str, T] = {}
+    by_name: dict[str, T] = {}
     for point in sorted(offered(group), key=lambda point: (point.name, point.value)):
-        made = _made(point, base)
-        other = found.setdefault(point.name, made)
-        if other is not made:
+        plug = _load_plug(point, base)
+        other = by_name.setdefault(point.name, plug)
+        if other is not plug:
             raise ConfigurationError(f"Two installed packages offer '{point.name}' under {group}.")
-    return list(found.values())
+    return list(by_name.values())
 
 
-def _made(point: EntryPoint, base: type[T]) -> T:
+def _load_plug(point: EntryPoint, base: type[T]) -> T:
     """The object of an entry point, checked."""
     try:
-        made = point.load()
+        plug = point.load()
     except (Exception, SystemExit) as error:
         raise plugin_error(shown_point(point), error) from error
-    if not isinstance(made, base):
+    if not isinstance(plug, base):
         raise ConfigurationError(
             f"{shown_point(point)} is offered under {point.group}, but is no {base.__name__}."
         )
-    if getattr(made, "name", None) != point.name:
+    if getattr(plug, "name", None) != point.name:
         raise ConfigurationError(f"{shown_point(point)} is offered as '{point.name}', but has another name.")
-    return made
+    return plug

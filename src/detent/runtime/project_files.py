@@ -24,11 +24,11 @@ from detent.runtime.plugs import plugs
 from detent.runtime.settings import FILES, Settings, config_home
 
 CASES = "evals"
-"""Where a project keeps its eval cases unless `eval.test_suite_path` says otherwise."""
+"""Folder of a project's eval cases unless `eval.test_suite_path` names another."""
 MOST_FILES = 20_000
-"""Files below one of the folders that are read; a project with more cannot be trusted by its content."""
+"""Most files below one of the folders; a project with more cannot be trusted by its content."""
 LONGEST_NAME = 1000
-"""Characters of a word that may be a path."""
+"""Longest word of a command that may be a path, in characters."""
 CODE = (".py", ".so", ".pyd")
 """Files that Python imports. Compiled files (`.pyc`) of a project are never loaded."""
 _PASSED_OVER = ("__pycache__", ".git")
@@ -36,17 +36,17 @@ _PASSED_OVER = ("__pycache__", ".git")
 
 @dataclass(frozen=True)
 class Imports:
-    """The modules of a project that code of it imports."""
+    """The modules of a project that its own code imports."""
 
     files: tuple[Path, ...]
     absent: tuple[Path, ...]
-    """Paths at which a module, once written, would be found and executed."""
+    """Paths at which a new module would be found and executed."""
     packages: tuple[Path, ...] = ()
-    """Folders of packages, all of whose code counts."""
+    """Folders of packages; all code in them counts."""
 
 
 class ProjectFiles:
-    """What configures one project."""
+    """The files that configure one project."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str] | None = None) -> None:
         self._settings = settings
@@ -54,7 +54,7 @@ class ProjectFiles:
         self.root = (settings.file.parent if settings.file is not None else settings.folder).resolve()
         self._here = settings.folder.resolve()
         self.crowded: list[Path] = []
-        """Folders with more files than are read, among those `files` has looked into."""
+        """Folders with more files than `files` reads."""
 
     def again(self) -> ProjectFiles:
         """The same project, to be read anew."""
@@ -64,14 +64,14 @@ class ProjectFiles:
 
     @cached_property
     def files(self) -> dict[str, Path]:
-        """Every file that counts, by its name from the project's folder; files elsewhere by their path."""
+        """Every such file, by its name relative to the project's folder; files elsewhere by their path."""
         paths = [*self._settings_files(), *self._in_folders, *self.imports.files, *self.named]
-        paths += self._there
+        paths += self._plug_files
         return {self.shown(file): file for file in sorted(dict.fromkeys(paths))}
 
     @property
     def nothing(self) -> bool:
-        """Nothing here runs or configures anything unless a person names it."""
+        """Whether no file here runs or configures anything unless a person names it."""
         passive = {resolved(file) for plug in plugs() for file in plug.passive(self.root)}
         return all(file in passive for file in self.files.values())
 
@@ -85,14 +85,16 @@ class ProjectFiles:
         """Plugins that the project file names."""
         if not self._settings.of_project("plugins"):
             return []
-        said = self._settings.get("plugins", default=[])
-        return [said] if isinstance(said, str) else [str(name) for name in said]
+        names = self._settings.get("plugins", default=[])
+        return [names] if isinstance(names, str) else [str(name) for name in names]
 
     @cached_property
     def imports(self) -> Imports:
         """The project's plugins and other Python code, and what they import from the project."""
         base = self._settings.base("plugins")
-        starts = [file for file in (*self.named, *self._in_folders, *self._there) if file.suffix == ".py"]
+        starts = [
+            file for file in (*self.named, *self._in_folders, *self._plug_files) if file.suffix == ".py"
+        ]
         modules: list[tuple[str, Path]] = []
         for name in self.plugins:
             if name.endswith(".py") or "/" in name or "\\" in name:
@@ -107,46 +109,46 @@ class ProjectFiles:
     @cached_property
     def named(self) -> tuple[Path, ...]:
         """Files that settings name and that are read or executed: prompts and programs."""
-        found: list[Path] = []
+        paths: list[Path] = []
         for heading in ("steps", "agents"):
             for name, entry in self._mapping(heading).items():
                 if isinstance(entry, Mapping) and isinstance(entry.get("prompt_file"), str):
-                    found.append(self._settings.base(heading, name) / entry["prompt_file"])
+                    paths.append(self._settings.base(heading, name) / entry["prompt_file"])
         for name, command in self.programs.items():
             base = self._settings.base(*name.split("/")[0].split("."))
-            found += [base / word for word in command if len(word) < LONGEST_NAME and "\0" not in word]
-        inside = (resolved(path) for path in found)
+            paths += [base / word for word in command if len(word) < LONGEST_NAME and "\0" not in word]
+        inside = (resolved(path) for path in paths)
         return tuple(path for path in inside if path.is_relative_to(self.root) and path.is_file())
 
     @cached_property
     def programs(self) -> dict[str, tuple[str, ...]]:
         """Commands that the project file has Detent start, by the setting that names each."""
-        found: dict[str, tuple[str, ...]] = {}
+        commands: dict[str, tuple[str, ...]] = {}
         for name, entry in self._mapping("mcp").items():
             if isinstance(entry, Mapping) and self._settings.of_project("mcp", str(name)):
                 command = _words(entry.get("command"))
-                found |= {f"mcp.{name}": command} if command else {}
+                commands |= {f"mcp.{name}": command} if command else {}
         for plug in plugs():
-            for place, said in plug.programs(self._settings).items():
-                found |= {place: command} if (command := _words(said)) else {}
-        return found
+            for place, declared in plug.programs(self._settings).items():
+                commands |= {place: command} if (command := _words(declared)) else {}
+        return commands
 
     @property
     def guarded(self) -> tuple[Path, ...]:
-        """Files and folders that no agent may write: all of these, where new ones would be looked for, and
-        the cases that evals are played from."""
+        """Files and folders that no agent may write: all of these files, the paths at which new ones would be
+        found, and the eval cases."""
         settings = self._settings
         suite = settings.get("eval", "test_suite_path")
         cases = settings.base("eval", "test_suite_path") / (suite if isinstance(suite, str) else CASES)
         places = [place / name for place in (self._here, self.root) for name in (*FILES, *self._folders)]
         home = config_home(self._environ)
-        found = [*places, cases, *self.files.values(), *self.imports.absent, *self.imports.packages]
-        found += [*self._of_plugs, *([home] if home else [])]
-        # The names themselves, too: a link may be replaced.
-        return tuple(dict.fromkeys(one for place in found for one in (place, resolved(place))))
+        guarded = [*places, cases, *self.files.values(), *self.imports.absent, *self.imports.packages]
+        guarded += [*self._plug_paths, *([home] if home else [])]
+        # The links themselves, too: a link may be replaced.
+        return tuple(dict.fromkeys(path for place in guarded for path in (place, resolved(place))))
 
     def shown(self, file: Path) -> str:
-        """A file's name from the project's folder; its path where it is not in there."""
+        """A file's name relative to the project's folder; its path if it lies elsewhere."""
         return file.relative_to(self.root).as_posix() if file.is_relative_to(self.root) else str(file)
 
     # -- finding --------------------------------------------------------------------------------------------
@@ -160,26 +162,28 @@ class ProjectFiles:
 
     @property
     def _folders(self) -> list[str]:
-        """Folders of a project whose every file counts."""
+        """Folders of a project in which every file counts."""
         return [name for plug in plugs() for name in plug.folders()]
 
     @cached_property
-    def _of_plugs(self) -> list[Path]:
-        """Files and folders that kinds and applications have, there or not."""
+    def _plug_paths(self) -> list[Path]:
+        """Files and folders that kinds and applications declare, whether or not they exist."""
         return [resolved(path) for plug in plugs() for path in plug.files(self._settings, self.root)]
 
     @cached_property
-    def _there(self) -> list[Path]:
-        """The files among these."""
-        files = [file for path in self._of_plugs for file in (self._below(path) if path.is_dir() else [path])]
+    def _plug_files(self) -> list[Path]:
+        """The existing files among `_plug_paths`, folders expanded."""
+        files = [
+            file for path in self._plug_paths for file in (self._below(path) if path.is_dir() else [path])
+        ]
         return [file for file in files if file.is_file()]
 
     def _below(self, folder: Path) -> list[Path]:
         return files_below(folder, self.crowded)
 
     def _mapping(self, heading: str) -> Mapping[str, Any]:
-        said = self._settings.get(heading, default={})
-        return said if isinstance(said, Mapping) else {}
+        section = self._settings.get(heading, default={})
+        return section if isinstance(section, Mapping) else {}
 
 
 def imported_files(
@@ -188,15 +192,15 @@ def imported_files(
     modules: Iterable[tuple[str, Path]] = (),
     crowded: list[Path] | None = None,
 ) -> Imports:
-    """Python files and modules, and what they import from `roots` or beside them, as far as text tells.
+    """Python files and modules, and the modules they import from `roots` or beside them, read statically.
 
-    Of a package, every file of code counts. `modules` are names with the folder they are looked for in;
-    `crowded` takes packages that are too large to be read.
+    Of a package, every file of code counts. `modules` are names with the folder to search; packages that are
+    too large to be read are added to `crowded`.
     """
-    found: dict[Path, None] = {}
+    visited: dict[Path, None] = {}
     absent: dict[Path, None] = {}
     packages: dict[Path, None] = {}
-    given = [resolved(root) for root in roots]
+    search_roots = [resolved(root) for root in roots]
     left = [resolved(path) for path in starts]
 
     def look(name: str, folders: Iterable[Path]) -> None:
@@ -211,22 +215,21 @@ def imported_files(
         look(name, [resolved(folder)])
     while left:
         file = left.pop()
-        if file in found:
+        if file in visited:
             continue
-        found[file] = None
+        visited[file] = None
         if file.suffix != ".py":
             continue
         for name, level in _imports_of(file):
             if level:
                 look(name, file.parents[level - 1 : level])
             elif name not in sys.stdlib_module_names:
-                look(name, dict.fromkeys((file.parent, *given)))
-    return Imports(tuple(found), tuple(absent), tuple(packages))
+                look(name, dict.fromkeys((file.parent, *search_roots)))
+    return Imports(tuple(visited), tuple(absent), tuple(packages))
 
 
 def _imports_of(file: Path) -> set[tuple[str, int]]:
-    """The first parts of the names a Python file imports, and how many folders up they are looked for; 0
-    where they are not relative."""
+    """The top-level names a Python file imports, each with its relative level; 0 for an absolute import."""
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -234,20 +237,20 @@ def _imports_of(file: Path) -> set[tuple[str, int]]:
     names: set[tuple[str, int]] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names |= {(one.name, 0) for one in node.names}
+            names |= {(alias.name, 0) for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             names |= {(name, node.level) for name in ([node.module] if node.module else _names(node))}
     return {(name.partition(".")[0], level) for name, level in names}
 
 
 def _names(node: ast.ImportFrom) -> list[str]:
-    return [one.name for one in node.names]
+    return [alias.name for alias in node.names]
 
 
 def _module(name: str, folder: Path, crowded: list[Path] | None) -> tuple[list[Path], Path | None]:
-    """Every file that importing a module from a folder may execute, and the module's folder if it is one.
+    """Every file that importing a module from a folder may execute, and the folder of a package.
 
-    A package goes before a module of its name; both count, for either may be removed.
+    A package takes precedence over a module of its name; both count, because either may be removed.
     """
     first = name.partition(".")[0]
     if not first.isidentifier():
@@ -261,7 +264,7 @@ def _module(name: str, folder: Path, crowded: list[Path] | None) -> tuple[list[P
 
 
 def _candidates(name: str, folder: Path) -> list[Path]:
-    """Where a module is looked for in a folder."""
+    """The paths at which Python looks for a module in a folder."""
     first = name.partition(".")[0]
     if not first.isidentifier():
         return []
@@ -269,11 +272,11 @@ def _candidates(name: str, folder: Path) -> list[Path]:
 
 
 def files_below(folder: Path, crowded: list[Path] | None = None) -> list[Path]:
-    """The files in a folder and below it, folders behind links included.
+    """The files in a folder and below it; links to folders are followed.
 
-    Of more than `MOST_FILES` not all are given, and the folder is added to `crowded`.
+    Beyond `MOST_FILES` the list is incomplete, and the folder is added to `crowded`.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     seen: set[Path] = set()
     for here, folders, names in os.walk(folder, followlinks=True):
         place = resolved(Path(here))
@@ -282,16 +285,16 @@ def files_below(folder: Path, crowded: list[Path] | None = None) -> list[Path]:
             continue
         seen.add(place)
         folders[:] = sorted(name for name in folders if name not in _PASSED_OVER)
-        found += [resolved(Path(here) / name) for name in sorted(names)]
-        if len(found) > MOST_FILES or len(seen) > MOST_FILES:
+        files += [resolved(Path(here) / name) for name in sorted(names)]
+        if len(files) > MOST_FILES or len(seen) > MOST_FILES:
             if crowded is not None:
                 crowded.append(folder)
             break
-    return found
+    return files
 
 
 def resolved(path: Path) -> Path:
-    """A path with its links followed, as far as that can be."""
+    """A path with its links followed, as far as possible."""
     try:
         return path.resolve()
     except (OSError, RuntimeError, ValueError):

@@ -1,8 +1,9 @@
-"""The project file and the user's own below it: reads them, lays the environment and the command line over
-them, and checks every key.
+"""Settings: reads the project file and the user's own file, overlays the environment and the command line,
+and checks every key.
 
-Order: command line, environment, project file, user file, default. All problems are reported at once, each
-with its place. What keys mean belongs to the code that uses them; here their names and types are checked.
+Precedence: command line, environment, project file, user file, default. All problems are reported at once,
+each with its place. Names and types of keys are checked here; their meaning belongs to the code that uses
+them.
 """
 
 from __future__ import annotations
@@ -20,30 +21,30 @@ from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import decode
 
 FILES = ("detent.yaml", "config.yaml")
-"""Names the project file may have, the better one first."""
+"""Names the project file may have, the preferred one first."""
 LONGEST_FILE = 250_000
-"""Bytes of a settings file: every command reads it."""
+"""Largest size of a settings file in bytes; every command reads it."""
 USER_FILE = "detent.yaml"
 """The user's own settings, in the folder that `config_home` names."""
 PREFIX = "DETENT__"
-"""Environment variables of this form set any key: DETENT__BUDGET__STEPS=20."""
+"""Prefix of environment variables that set any key: DETENT__BUDGET__STEPS=20."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What a key takes: one declaration for the check, the message and the JSON Schema."""
+    """The values a key accepts: one declaration for the check, the message and the JSON Schema."""
 
     what: str
     """Completes "'key' takes …"."""
     fits: Callable[[Any], bool]
     schema: Mapping[str, Any]
     keys: Mapping[str, Any] | None = None
-    """Keys below it, where a mapping fits."""
+    """Keys allowed below it, if it accepts a mapping."""
 
 
 Keys = Mapping[str, Any] | Value | None
-"""What may stand under a heading: keys, each with what may stand below it, or a value; None takes anything.
-The key `*` stands for every name."""
+"""Content allowed under a heading: nested keys, or a value; None allows anything. The key `*` stands for
+every name."""
 
 
 def _is_number(value: Any) -> bool:
@@ -62,7 +63,7 @@ def _are_hosts(value: Any) -> bool:
 
 _TEXTS = {"type": ["string", "array", "null"], "items": {"type": "string"}}
 NO_HOST = "port, scheme, path or user"
-"""What is no part of a host, for messages."""
+"""Parts of an address that do not belong to a host, for messages."""
 FLAG = Value("true or false", lambda value: isinstance(value, bool), {"type": ["boolean", "null"]})
 COUNT = Value(
     "a whole number of 1 or more",
@@ -87,7 +88,7 @@ USD = Value(
     {"type": ["number", "null"], "minimum": 0},
 )
 PRICES = ("input", "output", "cache_read", "cache_write")
-"""What a model's tokens are charged as, in USD per million."""
+"""Token categories a model charges for, in USD per million."""
 _PRICE = Value(
     "both input and output",
     lambda value: isinstance(value, Mapping) and None not in (value.get("input"), value.get("output")),
@@ -132,12 +133,12 @@ SHORT = {
     "DETENT_LOG_FORMAT": ("logging", "format"),
     "DETENT_LOG_FILE": ("logging", "file"),
 }
-"""Environment variables with a name of their own; stronger than the long form."""
+"""Environment variables with a short name; they override the long form."""
 FORCE = "DETENT_FORCE_DETERMINISTIC"
-"""Environment variable that makes every run use its handlers, whatever the settings say."""
+"""Environment variable that makes every run use its handlers, regardless of the settings."""
 ENTRIES = {"steps": 2, "models": 2, "agents": 2, "autonomy": 2}
-"""Headings whose values are entries with fields of their own: how many levels of keys are laid over each
-other one by one. Elsewhere it is one."""
+"""Number of key levels that are merged one by one, for headings whose values are entries with fields of
+their own. For every other heading it is one."""
 
 _SECRET = re.compile(
     r"(^|[_-])(password|passwd|passphrase|api_?key|secret|secret_key|access_key|private_key|token)$", re.I
@@ -145,9 +146,9 @@ _SECRET = re.compile(
 _URL_SECRET = re.compile(r"^[a-z][a-z0-9+.-]*://[^/@\s:]*:([^/@\s]+)@", re.I)
 _HOST = re.compile(r"[^\W_](?:[\w-]*\w)?(?:\.\w(?:[\w-]*\w)?)*\.?")
 _SECRET_LENGTH = 8
-"""Shorter values are too common as ordinary text to be hidden wherever they turn up."""
+"""Shortest value that is masked; shorter ones are too common as ordinary text."""
 
-Way = tuple[str, ...]
+KeyPath = tuple[str, ...]
 """The keys that lead to a value."""
 
 
@@ -167,30 +168,30 @@ class SettingsError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the user, the project, the environment and the command line say together."""
+    """The merged settings of the user, the project, the environment and the command line."""
 
     folder: Path
     """The working folder."""
     file: Path | None = None
     """The project file, when there is one."""
     values: Mapping[str, Any] = field(default_factory=dict)
-    places: Mapping[Way, str] = field(default_factory=dict)
+    places: Mapping[KeyPath, str] = field(default_factory=dict)
     """Place of each key: `detent.yaml, line 3`, or the name of an environment variable."""
-    bases: Mapping[Way, Path] = field(default_factory=dict)
-    """Folder of the file that said a key, as long as nothing stronger said anything about it."""
+    bases: Mapping[KeyPath, Path] = field(default_factory=dict)
+    """Folder of the file that sets a key, unless a stronger source overrides the key."""
     force_deterministic: bool = False
-    """The environment wants every run to use its handlers."""
-    project: frozenset[Way] = frozenset()
-    """Keys that hold what the project file says: neither the user, the environment nor the command line."""
+    """The environment forces every run to use its handlers."""
+    project: frozenset[KeyPath] = frozenset()
+    """Keys whose value comes from the project file."""
 
-    def of_project(self, *way: str) -> bool:
+    def of_project(self, *keys: str) -> bool:
         """Whether a value, or anything below it, comes from the project file."""
-        return any(one[: len(way)] == way for one in self.project)
+        return any(path[: len(keys)] == keys for path in self.project)
 
-    def get(self, *way: str, default: Any = None) -> Any:
-        """The value at a way through the headings, or `default` when it is not said."""
+    def get(self, *keys: str, default: Any = None) -> Any:
+        """The value at a path of keys, or `default` if it is not set."""
         value: Any = self.values
-        for key in way:
+        for key in keys:
             if not isinstance(value, Mapping) or value.get(key) is None:
                 return default
             value = value[key]
@@ -203,13 +204,13 @@ class Settings:
             raise ConfigurationError(f"{self.place(heading)}: '{heading}' takes named values.")
         return value
 
-    def place(self, *way: str) -> str:
+    def place(self, *keys: str) -> str:
         """Place of a key, for messages."""
-        return self.places.get(way, "the settings")
+        return self.places.get(keys, "the settings")
 
-    def base(self, *way: str) -> Path:
-        """The folder that relative paths at this key start from: that of the file which said it."""
-        return self.bases.get(way, self.folder)
+    def base(self, *keys: str) -> Path:
+        """The folder that relative paths at this key start from: the folder of the file that sets the key."""
+        return self.bases.get(keys, self.folder)
 
 
 def read_settings(
@@ -220,60 +221,67 @@ def read_settings(
     environ: Mapping[str, str] | None = None,
     headings: Callable[[Settings], Mapping[str, Keys]] | None = None,
 ) -> Settings:
-    """The settings that hold here.
+    """Read and merge the settings of a folder.
 
-    `overrides` come from the command line. `headings` is asked for the headings of flows and applications,
-    and only when one turns up that is not common to all.
+    `overrides` come from the command line. `headings` returns the headings of flows and applications; it is
+    called only if a heading is not in `COMMON`.
+
+    Raises:
+        SettingsError: some settings are wrong; it lists every problem.
+        ConfigurationError: a settings file is missing or cannot be read.
     """
     folder = folder or _working_folder()
     environ = os.environ if environ is None else environ
     file = _find(folder, config, environ)
     problems: list[str] = []
-    places: dict[Way, str] = {}
-    bases: dict[Way, Path] = {}
+    places: dict[KeyPath, str] = {}
+    bases: dict[KeyPath, Path] = {}
     values: dict[str, Any] = {}
-    project: set[Way] = set()
+    project: set[KeyPath] = set()
     for source in (_find_user(folder, environ), file):  # the weaker one first
         if source is not None and not (source is not file and file is not None and _same(source, file)):
-            there: dict[Way, str] = {}
-            said = _read_file(source, _shown(source, folder, environ), there, problems)
-            problems += _secrets(said, there)
-            values = _over(values, said, ENTRIES)
-            places.update(there)
-            bases.update(dict.fromkeys(there, source.parent))
+            file_places: dict[KeyPath, str] = {}
+            file_values = _read_file(source, _display_name(source, folder, environ), file_places, problems)
+            problems += _secrets(file_values, file_places)
+            values = _merge(values, file_values, ENTRIES)
+            places.update(file_places)
+            bases.update(dict.fromkeys(file_places, source.parent))
             if source is file:
-                project = set(there)
+                project = set(file_places)
                 problems += [
-                    f"{there[heading,]}: '{heading}' belongs into your own settings, not into a project's."
+                    f"{file_places[heading,]}: "
+                    f"'{heading}' belongs into your own settings, not into a project's."
                     for heading in USER_ONLY
-                    if (heading,) in there
+                    if (heading,) in file_places
                 ]
-    for way, value, variable in _environment(environ):
-        way = _entry(values, way)
-        _put(values, way, value, variable, places, problems)
-        for length in range(1, len(way) + 1):
-            bases.pop(way[:length], None)
-        project = {one for one in project if one[: len(way)] != way}
+    for keys, value, variable in _environment(environ):
+        keys = _entry(values, keys)
+        _set(values, keys, value, variable, places, problems)
+        for length in range(1, len(keys) + 1):
+            bases.pop(keys[:length], None)
+        project = {path for path in project if path[: len(keys)] != keys}
     for heading, value in (overrides or {}).items():
         if value is not None:
             values[heading] = value
             places[(heading,)] = "the command line"
             bases.pop((heading,), None)
-            project = {one for one in project if one[0] != heading}
+            project = {path for path in project if path[0] != heading}
     forced = _forced(environ, problems)
     settings = Settings(folder, file, values, places, bases, forced, frozenset(project))
     known = dict(COMMON)
     complete = True
     if headings is not None and any(heading not in known for heading in values):
         try:
-            # What is declared here is checked here, whatever a plug says about the same heading.
-            known.update((name, keys) for name, keys in headings(settings).items() if known.get(name) is None)
+            # The declarations in COMMON take precedence over a plug's declaration of the same heading.
+            known.update(
+                (name, declared) for name, declared in headings(settings).items() if known.get(name) is None
+            )
         except Exception:
             if not problems:
                 raise
-            complete = False  # a plugin cannot be looked into while what names it is itself in doubt
-    told = values if complete else {name: value for name, value in values.items() if name in known}
-    problems += _misfits(told, known, (), places)
+            complete = False  # plugins cannot be loaded while the settings that name them have problems
+    checkable = values if complete else {name: value for name, value in values.items() if name in known}
+    problems += _misfits(checkable, known, (), places)
     if problems:
         raise SettingsError("The settings", problems, settings)
     return settings
@@ -308,23 +316,23 @@ def _working_folder() -> Path:
 
 
 def _find(folder: Path, config: str | None, environ: Mapping[str, str]) -> Path | None:
-    said, by = config, "--config"
-    if said is None:
-        said, by = environ.get("DETENT_CONFIG") or None, "DETENT_CONFIG"
-    if said is not None:
-        file = folder / said
+    file_name, by = config, "--config"
+    if file_name is None:
+        file_name, by = environ.get("DETENT_CONFIG") or None, "DETENT_CONFIG"
+    if file_name is not None:
+        file = folder / file_name
         if not file.is_file():
-            raise ConfigurationError(f"There is no settings file {said} ({by}).")
+            raise ConfigurationError(f"There is no settings file {file_name} ({by}).")
         return file
-    return next((folder / name for name in FILES if (folder / name).is_file()), None)
+    return next((folder / standard for standard in FILES if (folder / standard).is_file()), None)
 
 
 def _find_user(folder: Path, environ: Mapping[str, str]) -> Path | None:
-    said = environ.get("DETENT_USER_CONFIG")
-    if said:
-        file = folder / Path(said).expanduser()
+    name = environ.get("DETENT_USER_CONFIG")
+    if name:
+        file = folder / Path(name).expanduser()
         if not file.is_file():
-            raise ConfigurationError(f"There is no settings file {said} (DETENT_USER_CONFIG).")
+            raise ConfigurationError(f"There is no settings file {name} (DETENT_USER_CONFIG).")
         return file
     home = config_home(environ)
     return home / USER_FILE if home is not None and (home / USER_FILE).is_file() else None
@@ -342,15 +350,15 @@ def config_home(environ: Mapping[str, str] | None = None) -> Path | None:
 
 
 def _home(environ: Mapping[str, str]) -> Path | None:
-    said = environ.get("HOME") or environ.get("USERPROFILE")
-    return Path(said) if said else None
+    folder = environ.get("HOME") or environ.get("USERPROFILE")
+    return Path(folder) if folder else None
 
 
-def _same(one: Path, other: Path) -> bool:
-    return one.resolve() == other.resolve()
+def _same(file: Path, other: Path) -> bool:
+    return file.resolve() == other.resolve()
 
 
-def _shown(file: Path, folder: Path, environ: Mapping[str, str]) -> str:
+def _display_name(file: Path, folder: Path, environ: Mapping[str, str]) -> str:
     """A file's name for messages: from the working folder, else from the home folder."""
     if file.is_relative_to(folder):
         return str(file.relative_to(folder))
@@ -358,8 +366,8 @@ def _shown(file: Path, folder: Path, environ: Mapping[str, str]) -> str:
     return f"~/{file.relative_to(home).as_posix()}" if home and file.is_relative_to(home) else str(file)
 
 
-def _over(below: Mapping[str, Any], above: Mapping[str, Any], depths: Mapping[str, int]) -> dict[str, Any]:
-    """One file's values laid over another's, heading by heading and key by key; null says nothing."""
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any], depths: Mapping[str, int]) -> dict[str, Any]:
+    """One file's values merged over another's, heading by heading and key by key; null changes nothing."""
     merged = dict(below)
     for key, value in above.items():
         merged[key] = _laid(merged.get(key), value, depths.get(key, 1))
@@ -376,16 +384,16 @@ def _laid(below: Any, above: Any, depth: int) -> Any:
 
 def _forced(environ: Mapping[str, str], problems: list[str]) -> bool:
     """Whether the environment switches agents off."""
-    said = environ.get(FORCE, "").strip().lower()
-    if said in ("true", "1", "yes"):
+    switch = environ.get(FORCE, "").strip().lower()
+    if switch in ("true", "1", "yes"):
         return True
-    if said not in ("", "false", "0", "no"):
+    if switch not in ("", "false", "0", "no"):
         problems.append(f"{FORCE}: takes true, 1 or yes, or false, 0 or no.")
     return False
 
 
-def _read_file(file: Path, shown: str, places: dict[Way, str], problems: list[str]) -> dict[str, Any]:
-    """The file's values; every key's line goes to `places`.
+def _read_file(file: Path, shown: str, places: dict[KeyPath, str], problems: list[str]) -> dict[str, Any]:
+    """The file's values; adds the line of every key to `places`.
 
     A scalar that YAML 1.1 read differently is refused rather than warned of: a setting must not change its
     meaning in silence.
@@ -404,27 +412,27 @@ def _read_file(file: Path, shown: str, places: dict[Way, str], problems: list[st
     if not isinstance(document.value, dict | None):
         raise ConfigurationError(f"{shown}: a settings file holds headings with values under them.")
     problems += wrong
-    places |= {way: f"{shown}, line {line}" for way, line in _lines(document, document.value, (), "")}
+    places |= {keys: f"{shown}, line {line}" for keys, line in _lines(document, document.value, (), "")}
     return document.value or {}
 
 
-def _lines(document: Document, value: Any, way: Way, path: str) -> Iterator[tuple[Way, int]]:
+def _lines(document: Document, value: Any, keys: KeyPath, path: str) -> Iterator[tuple[KeyPath, int]]:
     """The line of every key, lists left out."""
     for key, inner in value.items() if isinstance(value, dict) else ():
         here = below(path, key)
-        yield (*way, key), document.key_place(here).line
-        yield from _lines(document, inner, (*way, key), here)
+        yield (*keys, key), document.key_place(here).line
+        yield from _lines(document, inner, (*keys, key), here)
 
 
-def _environment(environ: Mapping[str, str]) -> Iterator[tuple[Way, Any, str]]:
-    """What the environment says, weaker variables first."""
+def _environment(environ: Mapping[str, str]) -> Iterator[tuple[KeyPath, Any, str]]:
+    """Keys and values set by environment variables, weaker variables first."""
     for variable in sorted(environ):
         if variable.startswith(PREFIX):
-            way = tuple(part.lower() for part in variable[len(PREFIX) :].split("__"))
-            yield way, _value(environ[variable]), variable
-    for variable, way in SHORT.items():
+            keys = tuple(part.lower() for part in variable[len(PREFIX) :].split("__"))
+            yield keys, _value(environ[variable]), variable
+    for variable, keys in SHORT.items():
         if environ.get(variable):
-            yield way, environ[variable], variable
+            yield keys, environ[variable], variable
 
 
 def alike(name: str) -> str:
@@ -432,39 +440,44 @@ def alike(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "_", name.lower())
 
 
-def _entry(values: Mapping[str, Any], way: Way) -> Way:
-    """A variable's way, its entry named as a file names it: names of steps and models hold more than a
-    variable can."""
-    entries = values.get(way[0])
-    if len(way) < 2 or way[0] not in ("steps", "models", "agents") or not isinstance(entries, Mapping):
-        return way
-    meant = [name for name in entries if alike(str(name)) == alike(way[1])]
-    return (way[0], str(meant[0]), *way[2:]) if len(meant) == 1 else way
+def _entry(values: Mapping[str, Any], keys: KeyPath) -> KeyPath:
+    """A variable's path of keys, with the entry spelled as the file spells it: names of steps and models may
+    hold characters that a variable's name cannot."""
+    entries = values.get(keys[0])
+    if len(keys) < 2 or keys[0] not in ("steps", "models", "agents") or not isinstance(entries, Mapping):
+        return keys
+    meant = [name for name in entries if alike(str(name)) == alike(keys[1])]
+    return (keys[0], str(meant[0]), *keys[2:]) if len(meant) == 1 else keys
 
 
 def _value(text: str) -> Any:
-    """A variable's text as the value it stands for: JSON where it is JSON, else the text itself."""
+    """The value of a variable's text: parsed if it is JSON, else the text itself."""
     try:
         return decode(text)
     except ValueError:
         return text
 
 
-def _put(
-    values: dict[str, Any], way: Way, value: Any, place: str, places: dict[Way, str], problems: list[str]
+def _set(
+    values: dict[str, Any],
+    keys: KeyPath,
+    value: Any,
+    place: str,
+    places: dict[KeyPath, str],
+    problems: list[str],
 ) -> None:
-    """Lay one value over what is there."""
-    if not all(way):
+    """Set one value, creating the mappings above it."""
+    if not all(keys):
         problems.append(f"{place}: the name has an empty part.")
         return
     inner = values
-    for index, key in enumerate(way[:-1], 1):
-        value_there = inner.get(key)
-        inner[key] = dict(value_there) if isinstance(value_there, Mapping) else {}
+    for index, key in enumerate(keys[:-1], 1):
+        previous = inner.get(key)
+        inner[key] = dict(previous) if isinstance(previous, Mapping) else {}
         inner = inner[key]
-        places.setdefault(way[:index], place)
-    inner[way[-1]] = value
-    places[way] = place
+        places.setdefault(keys[:index], place)
+    inner[keys[-1]] = value
+    places[keys] = place
 
 
 def is_host(text: str) -> bool:
@@ -479,75 +492,75 @@ def is_host(text: str) -> bool:
 
 
 def known_secrets(environ: Mapping[str, str], variables: Iterable[str] = ()) -> frozenset[str]:
-    """Values of the environment that no text may show: those of the named variables, those whose names speak
-    of keys and passwords, and passwords in addresses."""
+    """Values of the environment that no output may show: those of the named variables, of variables named
+    like keys or passwords, and passwords in URLs."""
     named = set(variables)
-    found: set[str] = set()
+    secrets: set[str] = set()
     for name, value in environ.items():
         if name in named or _SECRET.search(name):
-            found.add(value)
+            secrets.add(value)
         elif "://" in value and (address := _URL_SECRET.match(value)) is not None:
-            found |= {value, address.group(1)}
-    return frozenset(value for value in found if len(value) >= _SECRET_LENGTH)
+            secrets |= {value, address.group(1)}
+    return frozenset(value for value in secrets if len(value) >= _SECRET_LENGTH)
 
 
 # -- checks -------------------------------------------------------------------------------------------------
 
 
-def _misfits(value: Any, keys: Keys, way: Way, places: Mapping[Way, str]) -> Iterator[str]:
+def _misfits(value: Any, keys: Keys, path: KeyPath, places: Mapping[KeyPath, str]) -> Iterator[str]:
     """Unknown keys, each with the nearest known one, and values of the wrong kind."""
     if value is None or keys is None:
         return
-    place = places.get(way, "the settings")
+    place = places.get(path, "the settings")
     if isinstance(keys, Value):
         if not keys.fits(value):
-            yield f"{place}: '{'.'.join(way)}' takes {keys.what}."
+            yield f"{place}: '{'.'.join(path)}' takes {keys.what}."
         keys = keys.keys
     elif not isinstance(value, Mapping):
-        yield f"{place}: '{'.'.join(way)}' takes named values."
+        yield f"{place}: '{'.'.join(path)}' takes named values."
     if keys is None or not isinstance(value, Mapping):
         return
     for key, inner in value.items():
-        here = (*way, str(key))
+        here = (*path, str(key))
         if key in keys or "*" in keys:
             yield from _misfits(inner, keys.get(key, keys.get("*")), here, places)
             continue
         hint = nearest(str(key), keys) or f" Known here: {', '.join(sorted(keys))}."
-        what = "key" if way else "heading"
-        yield f"{places.get(here, 'the settings')}: unknown {what} '{'.'.join(here)}'.{hint}"
+        noun = "key" if path else "heading"
+        yield f"{places.get(here, 'the settings')}: unknown {noun} '{'.'.join(here)}'.{hint}"
 
 
-def _secrets(value: Any, places: Mapping[Way, str], way: Way = ()) -> list[str]:
-    """Values that must not stand in a file that is kept and shared."""
-    found: list[str] = []
+def _secrets(value: Any, places: Mapping[KeyPath, str], path: KeyPath = ()) -> list[str]:
+    """Problems with secrets written into a settings file, which is kept and shared."""
+    problems: list[str] = []
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            here = (*way, str(key))
+            here = (*path, str(key))
             if (
                 _SECRET.search(str(key))
                 and not _names_a_variable(here)
                 and inner not in (None, "")
                 and not isinstance(inner, (Mapping, list))
             ):
-                found.append(_secret(places, here, f"'{'.'.join(here)}'"))
+                problems.append(_secret(places, here, f"'{'.'.join(here)}'"))
             else:
-                found += _secrets(inner, places, here)
+                problems += _secrets(inner, places, here)
     elif isinstance(value, list):
         for item in value:
-            found += _secrets(item, places, way)
+            problems += _secrets(item, places, path)
     elif isinstance(value, str) and _URL_SECRET.match(value):
-        found.append(_secret(places, way, f"the password in '{'.'.join(way)}'"))
-    return found
+        problems.append(_secret(places, path, f"the password in '{'.'.join(path)}'"))
+    return problems
 
 
-def _names_a_variable(way: Way) -> bool:
+def _names_a_variable(path: KeyPath) -> bool:
     """True for keys whose value is the name of the variable that holds a secret: `mcp.docs.env.TOKEN`."""
-    return len(way) == 4 and way[0] == "mcp" and way[2] in ("env", "headers")
+    return len(path) == 4 and path[0] == "mcp" and path[2] in ("env", "headers")
 
 
-def _secret(places: Mapping[Way, str], way: Way, what: str) -> str:
-    variable = "DETENT_STORE" if way[0] == "store" else PREFIX + "__".join(way).upper()
+def _secret(places: Mapping[KeyPath, str], path: KeyPath, subject: str) -> str:
+    variable = "DETENT_STORE" if path[0] == "store" else PREFIX + "__".join(path).upper()
     return (
-        f"{places.get(way, 'the settings')}: {what} does not belong in the file; "
+        f"{places.get(path, 'the settings')}: {subject} does not belong in the file; "
         f"secrets come from the environment (for example {variable})."
     )

@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from detent.runtime.settings import Settings
 
 LOOK_AT = 1000
-"""Runs of each kind that are looked at."""
+"""Most runs of each kind that are examined."""
 SAMPLE = 100
-"""Interrupted runs that are asked whether they can be driven here."""
+"""Most interrupted runs that are tested for whether they can be driven here."""
 LEAST_FREE = 200 << 20
-"""Bytes that should be free where the store lies: below, a few large values can fill the disk."""
+"""Bytes that should be free on the store's disk; with less, a few large values can fill it."""
 PROBE = 1 << 16
-"""Bytes that are written to find out whether anything can be."""
+"""Bytes written to test whether the disk is writable."""
 OVERDUE = 60.0
-"""Seconds past its time after which a run that no worker wakes needs a person."""
+"""Seconds past its due time after which a run that no worker wakes needs a person."""
 SILENT = 30.0
-"""Seconds after the end of its lease at which a worker that is still there is worth a look."""
+"""Seconds past the end of its lease after which a worker with a live process is reported."""
 MOST_TOLD = 50
 """Damaged runs that a report names."""
 
@@ -53,7 +53,7 @@ class Need:
     what: str
     """One sentence."""
     command: tuple[str, ...] = ()
-    """What to type, without the program's name."""
+    """The command to type, without the program's name."""
     runs: list[str] = field(default_factory=list)
 
     def to_plain(self, command: Callable[..., str]) -> dict[str, Any]:
@@ -67,11 +67,11 @@ class Need:
 
 @dataclass
 class Health:
-    """What a look at the runs came to."""
+    """The result of examining the runs."""
 
     needs: list[Need] = field(default_factory=list)
     not_looked_at: list[str] = field(default_factory=list)
-    """What was left out, one sentence each."""
+    """Runs that were not examined, one sentence per kind."""
     workers_alive: list[str] = field(default_factory=list)
     workers_dead: list[str] = field(default_factory=list)
     loose_runs: list[str] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Health:
 
 
 def disk_needs(store: Store, *, least: int = LEAST_FREE) -> list[Need]:
-    """What is wrong with the disk that the store lies on."""
+    """Problems of the store's disk."""
     path = getattr(store, "path", None)
     if not isinstance(path, Path) or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         return []
@@ -104,7 +104,7 @@ def disk_needs(store: Store, *, least: int = LEAST_FREE) -> list[Need]:
 
 
 def loss_needs(store: Store) -> list[Need]:
-    """What is left of a store that was deleted, and is not in use."""
+    """Files left over from a store that was deleted and is not in use."""
     from detent.adapters.stores.sqlite_remains import rescued_beside
 
     path = getattr(store, "path", None)
@@ -132,8 +132,8 @@ def _remains(path: Path) -> Remains | None:
 async def run_needs(
     store: Store, clock: Clock, cannot_resume: Callable[[RunRow], Awaitable[str | None]] | None = None
 ) -> Health:
-    """Runs that need a person; `cannot_resume` says why a run could not be driven here, where the flows are
-    known."""
+    """Runs that need a person. `cannot_resume`, given if the flows are known, returns why a run cannot be
+    driven here."""
     health = Health()
     dead = await Leases(store, clock).dead()
     now = clock.now()
@@ -163,12 +163,14 @@ async def run_needs(
             damaged[run_id] = error
     if loose:
         owners = [row.owner for row in some if row.owner in health.workers_dead]
-        health.needs.append(Need(_left(loose, sorted({*filter(None, owners)})), ("resume", "--all"), loose))
+        health.needs.append(
+            Need(_interrupted(loose, sorted({*filter(None, owners)})), ("resume", "--all"), loose)
+        )
     late = [] if health.workers_alive else await store.due(now - OVERDUE, LOOK_AT)
     if late:
         them = "it" if len(late) == 1 else "them"
-        what = f"{_runs(late)} past the time waited for, and no worker is there to wake {them}."
-        health.needs.append(Need(what, ("resume", "--all"), late))
+        problem = f"{_runs(late)} past the time waited for, and no worker is there to wake {them}."
+        health.needs.append(Need(problem, ("resume", "--all"), late))
     waiting = await store.rows(RunQuery(status=[Status.WAITING], limit=LOOK_AT, tolerant=True))
     damaged |= {error.run_id: error for error in waiting.damaged}
     if waiting.next is not None:
@@ -188,8 +190,8 @@ async def run_needs(
     if len(attention) > MOST_TOLD:
         ids = [row.id for row in attention[MOST_TOLD:]]
         health.needs.append(Need(f"{_runs(ids)} also waiting for a person.", ("runs",), ids))
-    for run_id, found in list(damaged.items())[:MOST_TOLD]:
-        health.needs.append(Need(f"Run {run_id} is damaged: {found.what}.", ("store", "check"), [run_id]))
+    for run_id, damage in list(damaged.items())[:MOST_TOLD]:
+        health.needs.append(Need(f"Run {run_id} is damaged: {damage.what}.", ("store", "check"), [run_id]))
     if len(loose) > SAMPLE:
         health.not_looked_at.append(
             f"Of the interrupted runs only {SAMPLE:,} were asked whether they can go on here."
@@ -205,16 +207,16 @@ async def _stuck(
     rows: Sequence[RunRow],
     cannot_resume: Callable[[RunRow], Awaitable[str | None]],
 ) -> None:
-    """Runs that cannot be driven here; those begun under the same definition are asked about once."""
+    """Add the runs that cannot be driven here; runs of the same definition are tested once."""
     reasons: dict[tuple[str, str], str | None] = {}
-    found: dict[str, list[str]] = {}
+    runs_by_reason: dict[str, list[str]] = {}
     for row in rows:
         key = (row.flow, row.now.fingerprint)
         if key not in reasons:
             reasons[key] = await cannot_resume(row)
         if (reason := reasons[key]) is not None:
-            found.setdefault(reason, []).append(row.id)
-    for reason, ids in found.items():
+            runs_by_reason.setdefault(reason, []).append(row.id)
+    for reason, ids in runs_by_reason.items():
         health.needs.append(Need(f"{_runs(ids)} unable to go on: {reason}", ("show", ids[0]), ids))
 
 
@@ -233,51 +235,53 @@ def definition_problem(flows: dict[str, Flow]) -> Callable[[RunRow], Awaitable[s
     return problem
 
 
-async def deep_check(store: Store, told: Callable[[int], None] | None = None) -> list[Need]:
-    """Everything that is wrong with the files of a closed store, its journals, and the values beside them.
+async def deep_check(store: Store, progress: Callable[[int], None] | None = None) -> list[Need]:
+    """Every problem of a closed store: its files, its journals and the values beside them.
 
-    Raises: StoreUnavailable where the store cannot be opened for another reason than damage.
+    Raises:
+        StoreUnavailable: the store cannot be opened, for another reason than damage.
     """
     from detent.adapters.stores.sqlite_integrity import damage_of_log
 
     path = getattr(store, "path", None)
-    found: list[str] = []
+    problems: list[str] = []
     if isinstance(path, Path) and path.is_file():
-        found += await asyncio.to_thread(damage_of_log, path)  # first of all: to open it may mend or drop it
+        # Before the store is opened: opening may repair or drop the log.
+        problems += await asyncio.to_thread(damage_of_log, path)
     try:
         await store.open()
     except StoreError as error:
-        if not found and not isinstance(error, StoreDamaged):
-            raise  # it cannot be looked at, or is no store; that is not damage
-        found.append(str(error))
-        return [Need(what) for what in found]
+        if not problems and not isinstance(error, StoreDamaged):
+            raise  # the store cannot be read, or the file is no store: that is not damage
+        problems.append(str(error))
+        return [Need(problem) for problem in problems]
     runs: list[str] = []
     try:
-        found += await store.integrity()
-        async for finding in check_journals(store, told):
+        problems += await store.integrity()
+        async for finding in check_journals(store, progress):
             if len(runs) < MOST_TOLD:
-                found.append(f"Run {finding.run}: {finding.what}.")
+                problems.append(f"Run {finding.run}: {finding.what}.")
             runs.append(finding.run)
     except StoreError as error:
-        found.append(str(error))
+        problems.append(str(error))
     finally:
         await store.close()
     if len(runs) > MOST_TOLD:
-        found.append(f"{len(runs) - MOST_TOLD:,} more runs have damaged journals.")
-    return [Need(what) for what in found]
+        problems.append(f"{len(runs) - MOST_TOLD:,} more runs have damaged journals.")
+    return [Need(problem) for problem in problems]
 
 
-def _left(runs: Sequence[str], workers: Sequence[str]) -> str:
-    """Findings about runs without a driver; `workers` are those that drove them and died."""
+def _interrupted(runs: Sequence[str], workers: Sequence[str]) -> str:
+    """A sentence about runs without a driver; `workers` drove them and died."""
     them = "it" if len(runs) == 1 else "them"
     if not workers:
-        return f"{_runs(runs)} under way, and nobody drives {them}."
+        return f"{_runs(runs)} under way, and no worker drives {them}."
     if len(workers) == 1:
         by = f"worker {workers[0]}, which died"
     else:
         by = f"workers that died ({', '.join(workers[:5])}{', …' if len(workers) > 5 else ''})"
     were = f"Run {runs[0]} was" if len(runs) == 1 else f"{len(runs):,} runs were"
-    return f"{were} being driven by {by}; nobody drives {them} now."
+    return f"{were} being driven by {by}; no worker drives {them} now."
 
 
 def _runs(ids: Sequence[str]) -> str:
@@ -285,7 +289,7 @@ def _runs(ids: Sequence[str]) -> str:
 
 
 def require_store(store: Store) -> None:
-    """Raise `StoreUnavailable` where the store's file was never made."""
+    """Raise `StoreUnavailable` if the store's file was never created."""
     path = getattr(store, "path", None)
     if isinstance(path, Path) and not path.exists() and not path.is_symlink():
         if (remains := _remains(path)) is not None:
@@ -294,7 +298,7 @@ def require_store(store: Store) -> None:
 
 
 def store_file(settings: Settings) -> Path:
-    """The file that the store is; `ConfigurationError` says how a store that is none is copied."""
+    """The file of a SQLite store; for another store, `ConfigurationError` says how to copy it."""
     path = getattr(store_for(settings, create=False), "path", None)
     if isinstance(path, Path):
         return path

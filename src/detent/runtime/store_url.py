@@ -1,4 +1,4 @@
-"""The address of a store: as the settings say it, as people read it, as its library takes it."""
+"""The address of a store: from the settings, for display, and for its library."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def store_url(settings: Settings) -> str:
 
 
 def shown_url(url: str) -> str:
-    """A store's place for people to read: a password in it is not for them."""
+    """A store's address for display, with its password masked."""
     return re.sub(r"^([a-zA-Z+]+://[^/@:]*):[^/@]*@", r"\1:***@", url)
 
 
 def postgres_address(url: str) -> tuple[str, dict[str, str]]:
-    """The URL as the server's library takes it, and the options in it that are ours."""
+    """The URL for the server's library, without Detent's own options, and those options."""
     address, _, query = url.partition("?")
-    said = dict(parse_qsl(query, keep_blank_values=True))
-    if "schema" not in said:
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    if "schema" not in options:
         return url, {}
-    own = {"schema": said.pop("schema")}
-    return f"{address}?{urlencode(said)}" if said else address, own
+    own = {"schema": options.pop("schema")}
+    return f"{address}?{urlencode(options)}" if options else address, own

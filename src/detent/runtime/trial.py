@@ -1,4 +1,4 @@
-"""One step of a flow by itself: performed on given data, effects shown and not performed, nothing kept."""
+"""Single-step runs: one step performed on given data, its effects shown and not performed, nothing stored."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a step came to when it was performed alone."""
+    """The result of a single-step run."""
 
     step: str
     next: str | None = None
-    """The state it leads to; None when it waits, failed, or what follows depends on a receipt."""
+    """The state it leads to; None if it waits, failed, or the next state depends on a receipt."""
     reason: str | None = None
     by: str = "handler"
     changes: Mapping[str, Any] | None = None
     queries: tuple[Mapping[str, Any], ...] = ()
-    """What it asked: `tool`, `args`, `answer`."""
+    """The queries it made: `tool`, `args`, `answer`."""
     effects: tuple[Mapping[str, Any], ...] = ()
-    """What it proposes: `tool`, `args`. None of it was performed."""
+    """The effects it proposes: `tool`, `args`. None of them was performed."""
     question: str | None = None
     error: str | None = None
     text: str = ""
-    """What else there is to show."""
+    """Further text to show."""
 
     @property
     def title(self) -> str:
@@ -48,7 +48,7 @@ class Trial:
         return f"{self.step}   {self.by}"
 
     def fields(self) -> list[tuple[str, str]]:
-        """What it came to, as names and values for people."""
+        """The result as names and values for people."""
         following = self.next or ("waits" if self.question else "not known before the effects are done")
         return [
             ("next", following if self.error is None else "none"),
@@ -84,7 +84,7 @@ def shown_value(value: Any) -> str:
 
 
 class Rehearsal:
-    """A flow whose effects are noted and not performed: the first one stops the run."""
+    """A copy of a flow whose effects are not performed: the first effect stops the run."""
 
     def __init__(self, flow: Flow) -> None:
         self.proposed = asyncio.Event()
@@ -105,7 +105,7 @@ class Rehearsal:
     async def entries(
         self, store: Store, at: Any, data: Mapping[str, Any], dispatch: DispatchSettings | None = None
     ) -> list[Entry]:
-        """The journal of a run that begins in a state and goes no further than what its step wants."""
+        """The journal of a run that starts in a state and stops at what its step proposes."""
         from detent.engine.engine import Engine
 
         async with Engine(store, [self.flow], dispatch=dispatch or DispatchSettings()) as engine:
@@ -116,15 +116,15 @@ class Rehearsal:
         return list(entries)
 
     async def _until_decided(self, finish: Any) -> None:
-        """Wait until the step has said what it wants, or the run is over or waits."""
+        """Wait until the step proposes an effect, or the run ends or waits."""
         work = asyncio.ensure_future(finish)
-        asked = asyncio.ensure_future(self.proposed.wait())
+        proposed = asyncio.ensure_future(self.proposed.wait())
         try:
-            await asyncio.wait({work, asked}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, proposed}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (work, asked):
+            for task in (work, proposed):
                 task.cancel()
-            done = await asyncio.gather(work, asked, return_exceptions=True)
+            done = await asyncio.gather(work, proposed, return_exceptions=True)
         if isinstance(done[0], Exception):
             raise done[0]
 
@@ -132,9 +132,9 @@ class Rehearsal:
 async def try_step(
     flow: Flow, step: str, data: Mapping[str, Any], *, dispatch: DispatchSettings | None = None
 ) -> Trial:
-    """Perform one step of a flow, by its name or how that begins, on the data given.
+    """Perform one step of a flow, by its name or a unique beginning of it, on the given data.
 
-    Queries are asked; effects are noted and not performed.
+    Queries are made; effects are recorded, not performed.
 
     Raises:
         ConfigurationError: the flow has no such step.

@@ -1,8 +1,8 @@
-"""Which projects the user trusts: remembered outside the project, by the content of its files.
+"""Trusted projects: recorded outside the project, by the content of its files.
 
-A project that came from elsewhere runs nothing before a person has looked at it. `detent trust` remembers the
-digest of every file that configures or is executed; a change makes the project untrusted again. A folder may
-be trusted by its path alone, which is meant for people who write the project themselves.
+Code of a project from elsewhere is not executed until a person has reviewed it. `detent trust` records the
+digest of every file that configures Detent or is executed; a change makes the project untrusted again. A
+folder may be trusted by its path alone, for people who write the project themselves.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from detent.runtime.settings import FILES, Settings, SettingsError, config_home,
 VARIABLE = "DETENT_TRUST"
 """Environment variable for machines that run known projects only, such as CI and containers: `all`."""
 FILE = "trust.json"
-"""Its name in the user's folder for configuration."""
+"""Name of the trust file in the user's configuration folder."""
 MOST_NAMED = 5
-"""Files a message names."""
+"""Most files that a message names."""
 
 State = Literal["nothing", "trusted", "untrusted", "changed", "suspended"]
-"""`nothing`: there is nothing in the folder that a person would have to trust."""
+"""`nothing`: the folder holds no file that requires trust."""
 
 
 class Untrusted(ConfigurationError):
-    """The project's files may not be executed: no person has trusted them as they are."""
+    """The project's files may not be executed: no person has trusted their present content."""
 
     def __init__(
         self, root: Path, state: State, changed: list[str], target: str = "", reason: str = ""
@@ -43,13 +43,15 @@ class Untrusted(ConfigurationError):
         self.root, self.state, self.changed = root, state, changed
         command = f"detent trust {target}".rstrip()
         if state == "changed":
-            what = f"The project in {root} has changed since it was trusted: {_few(changed)}."
+            explanation = f"The project in {root} has changed since it was trusted: {_first_names(changed)}."
             command = f"{command} (a project of your own: detent trust --always {target}".rstrip() + ")"
         elif state == "suspended":
-            what = f"The project in {root} is not trusted any more: {reason}."
+            explanation = f"The project in {root} is not trusted any more: {reason}."
         else:
-            what = f"The project in {root} is not trusted: nothing of it runs before you have looked at it."
-        super().__init__(f"{what} To look and trust: {command}")
+            explanation = (
+                f"The project in {root} is not trusted: nothing of it runs before you have looked at it."
+            )
+        super().__init__(f"{explanation} To look and trust: {command}")
 
 
 class StoreOutside(ConfigurationError):
@@ -65,33 +67,33 @@ class StoreOutside(ConfigurationError):
 
 
 class TrustFile:
-    """The user's record of trusted folders, files they named, and where keys may go. Private to the user."""
+    """The user's private record of trusted folders, of files they named, and of hosts allowed for keys."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         home = config_home(environ)
         self.path = home / FILE if home is not None else None
 
     def read(self) -> dict[str, Any]:
-        """What is recorded; `ConfigurationError` when the file is damaged or belongs to another user."""
+        """The record; `ConfigurationError` if the file is damaged or belongs to another user."""
         if self.path is None:
             return {}
         try:
             with self.path.open("rb") as file:
                 owner = os.fstat(file.fileno()).st_uid
-                found = json.loads(file.read())
+                record = json.loads(file.read())
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            raise ConfigurationError(f"{self.path} cannot be read: {_why(error)}. Remove it.") from None
+            raise ConfigurationError(f"{self.path} cannot be read: {_cause(error)}. Remove it.") from None
         if hasattr(os, "getuid") and owner not in (os.getuid(), 0):
             raise ConfigurationError(f"{self.path} belongs to another user and is not used. Remove it.")
-        if not isinstance(found, dict):
+        if not isinstance(record, dict):
             raise ConfigurationError(f"{self.path} holds no record of trusted projects. Remove it.")
-        return found
+        return record
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[dict[str, Any]]:
-        """Change the record; what was changed is kept when the block ends."""
+        """Change the record; the changes are saved when the block ends."""
         if self.path is None:
             raise ConfigurationError(
                 "There is no folder to remember trusted projects in: set HOME or DETENT_CONFIG_HOME."
@@ -103,7 +105,7 @@ class TrustFile:
                 yield record
                 self._write(record)
         except OSError as error:
-            raise ConfigurationError(f"{self.path} cannot be written: {_why(error)}.") from None
+            raise ConfigurationError(f"{self.path} cannot be written: {_cause(error)}.") from None
 
     def _write(self, record: Mapping[str, Any]) -> None:
         assert self.path is not None
@@ -122,7 +124,7 @@ class TrustFile:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Alone among processes, where files can be locked."""
+    """Exclude other processes, on systems that can lock files."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         with contextlib.suppress(ImportError):
@@ -136,16 +138,16 @@ def _locked(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Trust:
-    """How far one project is trusted."""
+    """The state of trust in one project."""
 
     files: ProjectFiles
     environ: Mapping[str, str]
     config: Path | None = None
-    """The settings file, where a command has to name it."""
+    """The settings file, if commands must name it."""
     beside: Trust | None = None
-    """The working folder, where the settings are another folder's: its definitions are used, too."""
+    """The working folder, if the settings belong to another folder: its definitions are used, too."""
     partly: bool = False
-    """Only some of the files that the folder was trusted with are looked at."""
+    """Only some of the files that the folder was trusted with are compared."""
 
     @classmethod
     def of(cls, settings: Settings, environ: Mapping[str, str] | None = None) -> Trust:
@@ -169,7 +171,7 @@ class Trust:
 
     @property
     def everything(self) -> bool:
-        """The environment says that every project on this machine is trusted."""
+        """The environment declares every project on this machine trusted."""
         value = self.environ.get(VARIABLE, "").strip().lower()
         if value not in ("", "all"):
             raise ConfigurationError(f"{VARIABLE} takes 'all' and nothing else.")
@@ -177,9 +179,9 @@ class Trust:
 
     @cached_property
     def record(self) -> Mapping[str, Any]:
-        """What the user's file says about the project's folder."""
-        found: Mapping[str, Any] = _folders(TrustFile(self.environ).read()).get(str(self.root), {})
-        return found
+        """The entry of the project's folder in the user's file."""
+        record: Mapping[str, Any] = _folders(TrustFile(self.environ).read()).get(str(self.root), {})
+        return record
 
     @cached_property
     def state(self) -> State:
@@ -198,11 +200,11 @@ class Trust:
     def always(self) -> bool:
         """The folder, or one above it, is trusted by its path."""
         folders = _folders(TrustFile(self.environ).read())
-        return any(folders.get(str(one), {}).get("always") for one in (self.root, *self.root.parents))
+        return any(folders.get(str(folder), {}).get("always") for folder in (self.root, *self.root.parents))
 
     @cached_property
     def changed(self) -> list[str]:
-        """Files that are not as they were when the project was trusted."""
+        """Files that have changed since the project was trusted."""
         then, now = self.record.get("files") or {}, self.files.digests
         return _different({name: then[name] for name in now if name in then} if self.partly else then, now)
 
@@ -229,7 +231,11 @@ class Trust:
     @property
     def target(self) -> str:
         """The project as arguments of `detent trust`; nothing for the working folder."""
-        return f"--config {shlex.quote(str(self.config))}" if self.config is not None else _word(self.root)
+        return (
+            f"--config {shlex.quote(str(self.config))}"
+            if self.config is not None
+            else _folder_argument(self.root)
+        )
 
     @property
     def why_not(self) -> str:
@@ -238,23 +244,23 @@ class Trust:
 
     @property
     def left_out(self) -> str | None:
-        """One line for commands that only look: what they did not load, and what to do about it."""
+        """One line for read-only commands: the parts they did not load, and how to trust the project."""
         if self.ok or not (self.files.plugins or self.files.programs):
             return None
-        what = [f"plugins ({', '.join(self.files.plugins)})"] if self.files.plugins else []
-        what += [f"programs ({', '.join(self.files.programs)})"] if self.files.programs else []
+        parts = [f"plugins ({', '.join(self.files.plugins)})"] if self.files.plugins else []
+        parts += [f"programs ({', '.join(self.files.programs)})"] if self.files.programs else []
         return (
-            f"This project {self.why_not}, so its {' and '.join(what)} are left out. "
+            f"This project {self.why_not}, so its {' and '.join(parts)} are left out. "
             f"To look and trust: detent trust {self.target}".rstrip()
         )
 
     # -- what people decide ---------------------------------------------------------------------------------
 
     def grant(self, *, always: bool = False) -> None:
-        """Remember that a person trusts the project: as they saw it, or its folder whatever will be in it.
+        """Record that a person trusts the project: its present content, or with `always` its folder.
 
         Raises:
-            ConfigurationError: A file has changed since `files.digests` was read for the person to look at.
+            ConfigurationError: a file has changed since `files.digests` was read for the person to review.
         """
         if not always and self.crowded:
             raise ConfigurationError(
@@ -264,30 +270,30 @@ class Trust:
         seen = {} if always else self.files.digests
         if not always and (changed := _different(seen, self.files.again().digests)):
             raise ConfigurationError(
-                f"Nothing was changed: {_few(changed)} changed while you looked. Look again: "
+                f"Nothing was changed: {_first_names(changed)} changed while you looked. Look again: "
                 f"detent trust {self.target}".rstrip()
             )
         with TrustFile(self.environ).changing() as record:
             entry: dict[str, Any] = {"at": time.time()}
             entry |= {"always": True} if always else {"files": dict(seen)}
-            kept = _folders(record).get(str(self.root), {}).get("named")
-            record.setdefault("folders", {})[str(self.root)] = entry | ({"named": kept} if kept else {})
+            named = _folders(record).get(str(self.root), {}).get("named")
+            record.setdefault("folders", {})[str(self.root)] = entry | ({"named": named} if named else {})
 
     def revoke(self) -> bool:
-        """Forget that the project is trusted; False when it was not."""
+        """Remove the project from the record; False if it was not in it."""
         with TrustFile(self.environ).changing() as record:
             return record.setdefault("folders", {}).pop(str(self.root), None) is not None
 
     def suspend(self, reason: str) -> None:
-        """Trust the project no longer, however it is trusted, until a person does so again."""
+        """Suspend the trust in the project, of any form, until a person trusts it again."""
         with TrustFile(self.environ).changing() as record:
             record.setdefault("folders", {}).setdefault(str(self.root), {})["suspended"] = reason
 
     def name(self, file: Path) -> None:
-        """Remember that a person had this Python file or definition run by naming it."""
+        """Record that a person ran this Python file or definition by naming it."""
         if self.everything or self.was_named(file):
             return
-        # Where nothing can be remembered, the file has to be named again.
+        # Where nothing can be recorded, the file has to be named again.
         with contextlib.suppress(ConfigurationError), TrustFile(self.environ).changing() as record:
             entry = record.setdefault("folders", {}).setdefault(str(self.root), {})
             entry["named"] = sorted({*entry.get("named", ()), str(file.resolve())})
@@ -313,7 +319,7 @@ def trusted_as_made(folder: Path, config: str | None = None) -> Iterator[None]:
     yield
     after = Trust.of(settings_to_look_at(folder, config))
     if was and not after.ok:
-        with contextlib.suppress(ConfigurationError):  # where nothing can be remembered, the user is asked
+        with contextlib.suppress(ConfigurationError):  # where nothing can be recorded, the user is asked
             after.grant()
 
 
@@ -321,34 +327,34 @@ def settings_to_look_at(folder: Path | None, config: str | None = None) -> Setti
     """The settings of a project as far as they can be read without executing anything of it."""
     try:
         return read_settings(
-            config, folder=folder, headings=lambda found: dict.fromkeys(map(str, found.values))
+            config, folder=folder, headings=lambda settings: dict.fromkeys(map(str, settings.values))
         )
     except SettingsError as error:
         if error.settings is None:
             raise
-        return error.settings  # what is wrong with them is for other commands to say
+        return error.settings  # other commands report the problems
 
 
 def _different(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
 
 
-def _few(names: list[str]) -> str:
+def _first_names(names: list[str]) -> str:
     return ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
 
 
 def _folders(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = record.get("folders")
-    return found if isinstance(found, Mapping) else {}
+    folders = record.get("folders")
+    return folders if isinstance(folders, Mapping) else {}
 
 
-def _word(root: Path) -> str:
-    """A folder as a command line names it; nothing for the working folder."""
+def _folder_argument(root: Path) -> str:
+    """A folder as an argument of a command; empty for the working folder."""
     with contextlib.suppress(OSError):
         if root == Path.cwd().resolve():
             return ""
     return shlex.quote(str(root))
 
 
-def _why(error: Exception) -> str:
+def _cause(error: Exception) -> str:
     return getattr(error, "strerror", None) or "it is damaged"

@@ -1,4 +1,4 @@
-"""Chooses the concrete things: which store a URL means, and the engine that goes with the settings."""
+"""Builds the concrete objects: the store of a URL, and the engine for the settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SYNCS = ("full", "normal")
 
 
 def store_for(settings: Settings, *, create: bool = True) -> Store:
-    """The store the settings name, not yet open. Without `create`, one that is not there is an error.
+    """The store the settings name, not yet open. Without `create`, a missing store is an error.
 
     Raises:
         KeyRefused: A project's store would be sent the user's password.
@@ -30,10 +30,10 @@ def store_for(settings: Settings, *, create: bool = True) -> Store:
 
     for use in store_keys(settings):
         KeyHosts(settings).check(use)
-    said = settings.get("store")
+    declared = settings.get("store")
     options: dict[str, str] = {}
-    if isinstance(said, Mapping):
-        options = {key: str(value) for key, value in said.items() if key != "url" and value is not None}
+    if isinstance(declared, Mapping):
+        options = {key: str(value) for key, value in declared.items() if key != "url" and value is not None}
     return make_store(store_url(settings), options, settings.base("store"), create=create)
 
 
@@ -121,11 +121,11 @@ def engine_for(
     tape: Tape | None = None,
     store: Store | None = None,
 ) -> Engine:
-    """The engine for these settings, not yet open; on another store than theirs where one is given.
+    """The engine for these settings, not yet open; `store` replaces the one they name.
 
-    With `deterministic`, no step is given to an agent. With `complete`, these are all flows there are, and
-    settings about steps that none of them has, and that are not among `known_steps`, are refused. `agents`
-    are those that settings may speak of beside the general one.
+    With `deterministic`, no step is given to an agent. With `complete`, these are all known flows, and
+    settings about steps that are neither in one of them nor in `known_steps` are refused. `agents` are those
+    that settings may name besides the general one.
     """
     from detent.dispatch.executor import DISPATCH_AGENT
     from detent.engine.engine import Engine
@@ -137,12 +137,12 @@ def engine_for(
         from detent.adapters.telemetry.otel import from_environment
 
         all_observers.append(from_environment(reasons=bool(settings.get("telemetry", "reasons"))))
-    wanted = concurrency or settings.get("concurrency", default=1000)
+    limit = concurrency or settings.get("concurrency", default=1000)
     dispatch = dispatch_settings(
         settings, flows, deterministic=deterministic, complete=complete, known_steps=known_steps,
         agents=None if agents is None else [DISPATCH_AGENT, *agents],
     )  # fmt: skip
     return Engine(
-        store or store_for(settings, create=create), flows, observers=all_observers, concurrency=wanted,
+        store or store_for(settings, create=create), flows, observers=all_observers, concurrency=limit,
         dispatch=dispatch, tape=tape,
     )  # fmt: skip

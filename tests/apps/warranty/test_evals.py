@@ -436,9 +436,9 @@ async def test_the_mail_delivered_twice_leaves_one_ticket_and_one_reply(player):
         ({"received": "yesterday"}, "input.email.received: takes a time"),
         ({"deliver": 0}, "input.email.deliver: takes a number of 1 or more"),
         ({"raw": "mails/none.eml"}, "input.email.raw: mails/none.eml cannot be read"),
-        ({"raw": "mails/bounce.eml", "body": "x"}, "input.email.body: means nothing beside `raw`"),
+        ({"raw": "mails/bounce.eml", "body": "x"}, "input.email.body: has no effect beside `raw`"),
         ({"body": "łódź", "charset": "ascii"}, "input.email.charset: the text cannot be written in ascii"),
-        ({"attachments": [{"name": "x", "base64": "!!"}]}, "input.email.attachments.0.base64: is no base64"),
+        ({"attachments": [{"name": "x", "base64": "!!"}]}, "input.email.attachments.0.base64: is not base64"),
     ],
 )
 def test_a_mail_that_cannot_be_made_is_told_with_its_place(said, what):

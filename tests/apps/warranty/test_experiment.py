@@ -163,7 +163,7 @@ class TestTheReport:
         assert [arm.name for arm in found.arms] == ["heuristic", "llm"]
         assert (found.arms[1].without_executor, found.arms[1].fallbacks) == (3, {"no_executor": 3})
         lines = "\n".join(found.lines())
-        assert "llm: 3 of 3 runs had nobody to ask (no_executor)" in lines
+        assert "llm: 3 of 3 runs had no model to ask (no_executor)" in lines
         assert "llm: too small (3 of 30 runs)" in lines
 
     async def test_tokens_and_money_are_those_of_the_arm(self, tmp_path):

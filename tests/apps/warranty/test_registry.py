@@ -155,7 +155,7 @@ class TestTheFile:
             "2: manufacturer_end is no date. Write it as YYYY-MM-DD.",
             "3: the serial is missing, or has neither letters nor digits.",
             "7: has 6 cells, the first line has 4.",
-            "6: the serial 'ab-12345' is the same device's as 'AB12345' in line 5.",
+            "6: the serial 'ab-12345' names the same device as 'AB12345' in line 5.",
         ]
         assert await registry.count() == 0
 
@@ -165,9 +165,9 @@ class TestTheFile:
             (b"serail,device_name\n", r"Did you mean 'serial'"),
             (b"device_name\n", "the column 'serial' is missing"),
             (b"", "the column 'serial' is missing"),
-            (b"serial,serial\n", "stands there 2 times"),
+            (b"serial,serial\n", "appears 2 times"),
             (b"serial\nA\xff\n", r":2: is not UTF-8"),
-            (b'serial\n"open\n', "is no CSV"),
+            (b'serial\n"open\n', "is not CSV"),
         ],
     )
     async def test_a_file_that_is_none_is_refused(self, tmp_path, raw, said):

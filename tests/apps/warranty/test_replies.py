@@ -94,7 +94,7 @@ class TestOnce:
         assert len(outbox(tmp_path / "out")) == 1
 
     async def test_another_kind_than_those_there_are_is_refused(self, replies):
-        with pytest.raises(ToolError, match="kind is none of answer, redirect"):
+        with pytest.raises(ToolError, match="kind must be one of answer, redirect"):
             await replies.send(call(), **MAIL, kind="advertising")
 
     @pytest.mark.parametrize("to", ["", "nobody", "a@b@c", "x y@z.example", "a@x.example\nBcc: b@x.example"])

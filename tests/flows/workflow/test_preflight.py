@@ -284,8 +284,8 @@ async def test_a_long_message_is_cut():
     [
         ("nett", "there is no prerequisite 'nett'. Did you mean 'net'?"),
         ("moon:full", "there is no prerequisite 'moon:full'."),
-        ("command", "it needs to be told which: command:NAME"),
-        ("command:", "it needs to be told which: command:NAME"),
+        ("command", "it needs an argument: command:NAME"),
+        ("command:", "it needs an argument: command:NAME"),
         ("net:work", "'net' takes no argument"),
     ],
 )

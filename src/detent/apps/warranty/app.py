@@ -1,4 +1,4 @@
-"""The warranty mailbox as an application: the one object that the program knows of it."""
+"""The warranty mailbox as an application: the one object the program knows."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Warranty(App):
         return beginning(Path(name))
 
     def headings(self) -> Mapping[str, Keys]:
-        """Those of its settings."""
+        """The headings of its settings."""
         from detent.apps.warranty.own_heading import headings
 
         return headings()
 
     def files(self, settings: Settings, root: Path) -> Iterator[Path]:
-        """Step files, templates, scenarios and overlays that settings name, below the project's folder."""
+        """Step files, templates, scenarios and overlays of the settings, inside the project's folder."""
         from detent.apps.warranty.own_heading import lifted
 
         playbook = lifted(settings).get("playbook", default={})
@@ -71,7 +71,7 @@ class Warranty(App):
         return super().configured(settings) or bool(at_the_top(settings))
 
     def make(self, settings: Settings) -> Iterable[Flow]:
-        """The flows of the mailbox, for runs of theirs in a store."""
+        """The flows of the mailbox, for their runs in a store."""
         from detent.apps.warranty.mailbox import flows
 
         return flows(settings)

@@ -1,4 +1,4 @@
-"""Mails a person must see, with why and what to do: failed, degraded, waiting, stuck, held, unreadable."""
+"""Mails that need attention, with the reason and the next command: failed, waiting, stuck, held, …"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from detent.kernel.status import Status
 
 @dataclass(frozen=True, slots=True)
 class Matter:
-    """One mail that needs somebody."""
+    """One mail that needs attention."""
 
     mail_key: str
     what: str
@@ -30,11 +30,11 @@ class Matter:
     run_id: str | None = None
     runs: int = 0
     again_at: float | None = None
-    """When it is run again by itself, if it is."""
+    """When it is run again automatically; None if it is not."""
     command: tuple[str, ...] = ()
-    """The next command, for a person to type; empty where the mailbox itself is the place to go to."""
+    """The next command for a person to type; empty when the mail must be handled in the mailbox itself."""
     place: str | None = None
-    """Where the mail lies, in words; None when that was another mailbox than the settings name now."""
+    """Where the mail is, in words; None when it is in another mailbox than the settings name now."""
 
     def to_plain(self) -> dict[str, object]:
         """As JSON values."""
@@ -48,9 +48,9 @@ class Matter:
 async def attention(
     records: Records, store: Store, settings: WarrantySettings, fingerprints: Mapping[str, str] | None = None
 ) -> list[Matter]:
-    """Everything that needs somebody, the oldest first.
+    """Every mail that needs attention, the oldest first.
 
-    `fingerprints` are those of the flows at hand: runs that began under others cannot go on.
+    `fingerprints` are those of the current flows: runs started with others cannot be resumed.
     """
     matters: list[Matter] = []
     places = places_of(settings)
@@ -69,7 +69,7 @@ async def attention(
             try:
                 row = await store.row(record.run_id)
             except RunNotFound:
-                continue  # about to be begun
+                continue  # about to be started
             # The run, not its row: rows of version 0.1 do not have the tokens of what they wait for.
             run = await load(store, row.id) if row.now.status is Status.WAITING else None
             matter = _matter(record, row, run, settings) or await _stuck(
@@ -81,7 +81,7 @@ async def attention(
 
 
 def places_of(settings: WarrantySettings) -> dict[str, Callable[[str], str]]:
-    """By what a mailbox is called in records: tells where a mail of it lies. Nothing is opened."""
+    """Functions that describe where a mail is, by the id of its mailbox in records. No mailbox is opened."""
     from detent.adapters.mail import imap
     from detent.adapters.mail.eml_folder import EmlFolder
     from detent.adapters.mail.maildir import Maildir
@@ -89,18 +89,18 @@ def places_of(settings: WarrantySettings) -> dict[str, Callable[[str], str]]:
 
     mail = settings.mail
     inbox = settings.path(mail.inbox)
-    found: dict[str, Callable[[str], str]] = {source_id(NamedFiles.name): lambda ref: ref}
+    places: dict[str, Callable[[str], str]] = {source_id(NamedFiles.name): lambda ref: ref}
     for folder in (EmlFolder(inbox), Maildir(inbox)):
-        found[source_id(folder.describe())] = folder.where
+        places[source_id(folder.describe())] = folder.where
     if mail.imap.host:
         server = MailServer(protocol="IMAP", host=mail.imap.host, port=mail.imap.port, tls=mail.imap.tls)
         name = source_id(imap.described(server, mail.imap.folder))
-        found[name] = lambda ref: imap.where(server, mail.imap.folder, ref)
-    return found
+        places[name] = lambda ref: imap.where(server, mail.imap.folder, ref)
+    return places
 
 
 async def _stuck(record: Record, row: RunRow, store: Store, fingerprints: Mapping[str, str]) -> Matter | None:
-    """A run that nobody can take up any more, for its step files have changed meanwhile."""
+    """A run that cannot be resumed because its step files have changed since it started."""
     at_hand = fingerprints.get(row.flow)
     if row.now.status is not Status.RUNNING or at_hand is None:
         return None
@@ -125,7 +125,7 @@ def _matter(record: Record, row: RunRow, run: Run | None, settings: WarrantySett
     if run is not None:
         holds = [hold for hold in run.holds.values() if hold.why not in ("timer", "breaker", "children")]
         if not holds:
-            return None  # goes on by itself
+            return None  # resumes automatically
         hold = holds[0]
         reason = f"{hold.why}: {hold.name.partition(':')[0]}"
         verb = "resolve" if hold.name.startswith("effect:") else "release"

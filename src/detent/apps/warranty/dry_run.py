@@ -1,6 +1,6 @@
-"""A rehearsal: mails are decided with real queries, their effects are shown, and nothing is performed.
+"""A dry run: mails are decided with real queries, their effects are shown, and nothing is performed.
 
-The runs live in memory. Tools with consequences are replaced by ones that only note what they were asked.
+The runs are kept in memory. Effects are replaced by tools that only record their arguments.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ TICKET = "TKT-00000"
 
 @dataclass(slots=True)
 class Rehearsal:
-    """Wraps tools, and keeps what would have been done."""
+    """Wraps tools and records the effects that would have been performed."""
 
     shown: dict[str, list[tuple[str, dict[str, Any]]]] = field(default_factory=dict)
-    """By run: the effects asked for, in order."""
+    """The proposed effects by run, in order."""
 
     def wrap(self, tool: Tool) -> Tool:
-        """An effect that is only noted; a query as it is."""
+        """An effect that is only recorded; a query unchanged."""
         if tool.kind != "effect":
             return tool
 
@@ -44,7 +44,7 @@ class Rehearsal:
 
 
 class NoSink:
-    """Mail that goes nowhere."""
+    """A sink that sends nothing."""
 
     def describe(self) -> str:
         return "nowhere"
@@ -76,13 +76,13 @@ async def rehearse(
             continue
         seen = await intake.foresee(arrival, where)
         if seen.decision != "run" or seen.mail is None:
-            told = MailResult(seen.record.mail_key, seen.decision, seen.reason)
+            mail_result = MailResult(seen.record.mail_key, seen.decision, seen.reason)
         else:
             packed = pack(seen.mail, components.settings.warranty.timezone, components.now())
             how, run_id = await processor.start(packed)
             run = await processor.orchestrator.engine.finish(run_id)
             result = await processor.result(how, run)
-            told = MailResult(seen.record.mail_key, run.status.value, run.reason, result, run_id)
-        results.append(told)
-        tell(told)
+            mail_result = MailResult(seen.record.mail_key, run.status.value, run.reason, result, run_id)
+        results.append(mail_result)
+        tell(mail_result)
     return results

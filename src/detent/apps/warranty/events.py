@@ -1,7 +1,7 @@
-"""Says what happens to a mail: each event has a name, fields and a fixed text, and no word of the customer.
+"""Logs the events of a mail: each has a name, fields and a fixed text, and no text of the customer.
 
-An observer tells what stands in journals; queries, which journals do not time, are told as they are asked.
-At DEBUG, and nowhere above, the values themselves are told.
+An observer logs what is in journals; queries, whose times journals do not hold, are logged when made.
+The values themselves are logged at DEBUG only.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from detent.kernel.entries import (
 from detent.kernel.status import Status
 
 LEGACY = "warranty-legacy"
-"""Name of the flow of the older way."""
+"""Name of the flow of legacy mode."""
 
 _CODE = re.compile(r"[a-z][a-z0-9_]*(?:-[a-z0-9_]+)*")
 _FAILURE = re.compile(r"[\w.-]+ failed: \w+")
 
 
 def short(step: str) -> str:
-    """A step by its number, as paths show it."""
+    """The number of a step, as shown in paths."""
     head, hyphen, _ = step.partition("-")
     return head if hyphen and head[:1].isdigit() else step
 
@@ -53,19 +53,19 @@ def path_of(steps: list[str]) -> str:
 
 
 def orchestrator_of(flow: str) -> str:
-    """Which way a flow's runs process a mail."""
+    """The mode of a flow's runs: step or legacy."""
     return "legacy" if flow == LEGACY else "step"
 
 
 def tell_events(engine: Engine, *flows: Flow) -> None:
-    """Have everything about the runs of these flows told, from here on."""
+    """Log the events of the runs of these flows from now on."""
     engine.add_observer(MailEvents(engine, flows))
     for flow in flows:
         flow.tells = False
 
 
 class MailEvents:
-    """Tells what is committed."""
+    """Logs committed entries."""
 
     def __init__(self, engine: Engine, flows: tuple[Flow, ...]) -> None:
         self._engine = engine
@@ -73,10 +73,10 @@ class MailEvents:
         self._at: dict[str, str] = {}
         """The step each run is in."""
         self._tried: dict[tuple[str, str], int] = {}
-        """Attempts at effects that failed so far."""
+        """Failed attempts at effects so far."""
 
     def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
-        """Tell what an entry says."""
+        """Log an entry."""
         if flow not in self._labels or not logger.wants(logger.ERROR):
             return
         with logger.about(**facts_of(run_id, flow)):
@@ -167,14 +167,14 @@ class MailEvents:
 
 
 def facts_of(run_id: str, flow: str) -> dict[str, Any]:
-    """What every line about a run carries."""
+    """The fields of every line about a run."""
     facts: dict[str, Any] = {"run_id": run_id, "orchestrator": orchestrator_of(flow)}
     key = key_in(run_id)
     return facts if key is None else {**facts, "mail_key": key}
 
 
 def mail_completed(result: ProcessingResult) -> None:
-    """Say that a mail's run is over."""
+    """Log the end of a mail's run."""
     steps = result.step_sequence
     logger.info(
         "mail.completed", mail_key=result.email_id, run_id=result.run_id, orchestrator=result.orchestrator,
@@ -186,7 +186,7 @@ def mail_completed(result: ProcessingResult) -> None:
 
 
 def function_called(name: str, kind: str, step: str, ms: float, attempts: int) -> None:
-    """Say that a function gave an answer."""
+    """Log a function that returned."""
     logger.info(
         "function.called", function=name, kind=kind, step=step, ms=round(ms), attempts=attempts,
         message=f"Function called: {name} ({round(ms)}ms)",
@@ -194,7 +194,7 @@ def function_called(name: str, kind: str, step: str, ms: float, attempts: int) -
 
 
 def function_failed(name: str, kind: str, step: str, ms: float | None, attempts: int, code: str) -> None:
-    """Say that a function gave none."""
+    """Log a function that failed."""
     took = {} if ms is None else {"ms": round(ms)}
     logger.error(
         "function.failed", function=name, kind=kind, step=step, **took, attempts=attempts, code=_plain(code),
@@ -205,45 +205,45 @@ def function_failed(name: str, kind: str, step: str, ms: float | None, attempts:
 # -- queries ------------------------------------------------------------------------------------------------
 
 
-class _Asking(NamedTuple):
-    """Who asks."""
+class _Caller(NamedTuple):
+    """The step that makes a query."""
 
     facts: Mapping[str, Any]
     step: str
     attempt: int
 
 
-_asking: ContextVar[_Asking | None] = ContextVar("warranty_asking", default=None)
+_caller: ContextVar[_Caller | None] = ContextVar("warranty_asking", default=None)
 
 
 def told(tool: Tool) -> Tool:
-    """A tool that, if it is a query, says how long its answers took. Effects are told from journals."""
+    """The tool; a query also logs how long its answers took. Effects are logged from journals."""
     if tool.kind != "query":
         return tool
 
     def given(ctx: StepContext) -> Mapping[str, Any]:
-        # Called right before the question is asked, in the task that asks or one that begot it.
-        _asking.set(_Asking(facts_of(ctx.run_id, ctx.flow), ctx.step.name, ctx.attempt))
+        # Called right before the query, in its task or in a parent of that task.
+        _caller.set(_Caller(facts_of(ctx.run_id, ctx.flow), ctx.step.name, ctx.attempt))
         return tool.given(ctx) if tool.given is not None else {}
 
     async def perform(**args: Any) -> Any:
-        asking = _asking.get()
+        asking = _caller.get()
         began = time.perf_counter()
         try:
             answer = await call(tool.perform, tool.off_loop, **args)
         except Exception as error:
             code = error.code if isinstance(error, ToolError) else type(error).__name__
-            _say(
+            _log(
                 asking, lambda step, tries: function_failed(tool.name, "query", step, _ms(began), tries, code)
             )
             raise
-        _say(asking, lambda step, tries: function_called(tool.name, "query", step, _ms(began), tries))
+        _log(asking, lambda step, tries: function_called(tool.name, "query", step, _ms(began), tries))
         return answer
 
     return replace(tool, perform=perform, given=given, arguments=tool.schema, blocking=False)
 
 
-def _say(asking: _Asking | None, say: Callable[[str, int], None]) -> None:
+def _log(asking: _Caller | None, say: Callable[[str, int], None]) -> None:
     if asking is None:
         say("", 1)
         return
@@ -259,21 +259,21 @@ def _ms(began: float) -> float:
 
 
 def labels_of(flow: Flow) -> dict[tuple[str, str], str]:
-    """The label of every edge, as its file has it."""
+    """The label of every edge, from the step files."""
     machine = flow.machine
-    found: dict[tuple[str, str], str] = {}
+    labels: dict[tuple[str, str], str] = {}
     for state in machine.states:
         for move in machine.moves.get(state, ()):
             if move.reason is not None:
-                found.setdefault((machine.named(state), machine.named(move.to)), move.reason)
-    return found
+                labels.setdefault((machine.named(state), machine.named(move.to)), move.reason)
+    return labels
 
 
-def _plain(said: Any, label: str | None = None) -> str | None:
-    """A reason that is an edge's label or a code; of anything else only that it is something else."""
-    if said is None:
+def _plain(reason: Any, label: str | None = None) -> str | None:
+    """A reason if it is an edge's label or a code; the label or `other` for any other text."""
+    if reason is None:
         return label
-    text = str(said)
+    text = str(reason)
     if text == label or _CODE.fullmatch(text) or _FAILURE.fullmatch(text):
         return text
     if re.fullmatch(r"[A-Za-z_]\w*", text):  # the name of a kind of error

@@ -1,7 +1,7 @@
-"""Two ways with the first step, compared on live mail: who gets which, and what came of it.
+"""An experiment with the first step on live mail: the assignment of mails to arms, and the report.
 
-The arm hangs on the experiment's name and the thread alone, so an answer in a thread stays in its arm. What
-was chosen stands in the run's data, and the report is folded from journals.
+The arm depends on the experiment's name and the thread alone, so an answer in a thread stays in its arm. The
+arm is in the run's data, and the report is folded from journals.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from detent.kernel.run_config import STEPS
 from detent.kernel.status import Status
 
 DATA = "experiment"
-"""Key of a run's data that says which arm it is in: `{name, arm}`."""
+"""Key of a run's data that holds its arm: `{name, arm}`."""
 TAG = "experiment:"
-"""Begins the tag of an experiment's runs."""
+"""Prefix of the tag of an experiment's runs."""
 
 
 class Assigned(NamedTuple):
-    """What a mail's arm asks for."""
+    """The arm of a mail and its configuration."""
 
     arm: str
     strategy: str | None
@@ -51,7 +51,7 @@ class Trial:
         self.experiment = experiment
 
     def arm_of(self, thread: str) -> str:
-        """The arm of a thread: the same one every time, each as often as its share says."""
+        """The arm of a thread: always the same one; arms are distributed by their shares."""
         raw = hashlib.sha256(f"{self.experiment.name}\n{thread}".encode("utf-8", "surrogatepass")).digest()
         at = int.from_bytes(raw[:8], "big") * 100 >> 64
         for name, arm in self.experiment.arms.items():
@@ -61,7 +61,7 @@ class Trial:
         raise AssertionError("the shares of an experiment add up to 100")
 
     def assign(self, thread: str, config: Mapping[str, Any] | None = None) -> Assigned:
-        """What the arm of a thread asks for; what `config` says about a step of its own stands above it."""
+        """The arm of a thread; step configuration in `config` takes precedence over the arm's."""
         name = self.arm_of(thread)
         arm: Arm = self.experiment.arms[name]
         merged = dict(config or {})
@@ -88,31 +88,31 @@ def trial_for(settings: WarrantySettings) -> Trial | None:
 
 @dataclass(frozen=True, slots=True)
 class ArmFigures:
-    """What the ended runs of one arm came to."""
+    """The figures of the ended runs of one arm."""
 
     name: str
     runs: int
     done: int
-    """Runs that ended as they should."""
+    """Runs that ended in DONE."""
     asked: int
     """Runs in which the customer was asked for the serial number."""
     ends: Mapping[str, int]
     paths: Mapping[str, int]
     fallbacks: Mapping[str, int]
-    """Steps an agent was to perform and code did, by reason."""
+    """Steps in which the handler replaced the agent, by reason."""
     without_executor: int
-    """Runs in which that was so because there was nobody to ask."""
+    """Runs with such a step because no executor was available."""
     p50_ms: float | None
     p95_ms: float | None
     tokens: int
     cost_usd: float
     done_gap: Gap | None = None
-    """Share of runs that ended well, less that of the first arm."""
+    """Share of runs that ended in DONE, minus that of the first arm."""
     asked_gap: Gap | None = None
 
     @property
     def too_small(self) -> bool:
-        """True when there are too few runs to say much."""
+        """True when there are too few runs for a conclusion."""
         return self.runs < TOO_FEW
 
     def to_plain(self) -> dict[str, Any]:
@@ -138,12 +138,12 @@ class ArmFigures:
 
 @dataclass(frozen=True, slots=True)
 class TrialReport:
-    """The arms of an experiment, the first being what the others are held against."""
+    """The arms of an experiment; the first is the baseline."""
 
     name: str
     arms: tuple[ArmFigures, ...]
     open: int = 0
-    """Runs that have not ended, or were cancelled: they are not counted."""
+    """Runs that have not ended or were cancelled; they are not counted."""
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -184,10 +184,12 @@ class _Sums:
 async def report(
     store: Store, name: str, experiment: Experiment | None = None, since: float | None = None
 ) -> TrialReport:
-    """What an experiment's runs came to, arm by arm.
+    """The report of an experiment, arm by arm.
 
-    Arms stand in the order of the settings, `experiment`, where those still have it. `ConfigurationError`
-    when there is neither a run nor a setting of this name.
+    Arms are in the order of the settings, `experiment`, if those still describe it.
+
+    Raises:
+        ConfigurationError: there is neither a run nor a setting of this name.
     """
     known = experiment if experiment is not None and experiment.name == name else None
     sums: dict[str, _Sums] = {arm: _Sums() for arm in known.arms} if known is not None else {}
@@ -199,14 +201,14 @@ async def report(
         else:
             left += 1
     if not seen and known is None:
-        there = [experiment.name] if experiment is not None else []
-        hint = nearest(name, there) or (f" The settings describe '{there[0]}'." if there else "")
+        described = [experiment.name] if experiment is not None else []
+        hint = nearest(name, described) or (f" The settings describe '{described[0]}'." if described else "")
         raise ConfigurationError(f"There is no experiment '{name}': no run took part in one.{hint}")
     order = list(sums) if known is not None else sorted(sums)
-    found: list[ArmFigures] = []
+    figures: list[ArmFigures] = []
     for arm in order:
-        found.append(sums[arm].figures(arm, found[0] if found else None))
-    return TrialReport(name, tuple(found), left)
+        figures.append(sums[arm].figures(arm, figures[0] if figures else None))
+    return TrialReport(name, tuple(figures), left)
 
 
 async def _add(store: Store, row: RunRow, sums: dict[str, _Sums]) -> None:
@@ -253,7 +255,7 @@ def _lines(report: TrialReport) -> list[str]:
                 each = (f"{name} {number} ({share(number, arm.runs)})" for name, number in counts.items())
                 lines.append(f"{arm.name} {title}: {', '.join(each)}")
         if arm.without_executor:
-            sentence = f"{arm.without_executor} of {arm.runs} runs had nobody to ask (no_executor)"
+            sentence = f"{arm.without_executor} of {arm.runs} runs had no model to ask (no_executor)"
             lines.append(f"{arm.name}: {sentence}")
     if report.open:
         lines.append(f"not counted: {report.open} under way or cancelled")

@@ -1,4 +1,4 @@
-"""Mails named one by one on a command line, as a source. They are read, and stay where they are."""
+"""A mail source of files named on the command line. They are read and left in place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class NamedFiles:
     """A source over a handful of files."""
 
     name = "files"
-    """Known by this, whichever files they are."""
+    """Its id in records, for any files."""
 
     def __init__(self, files: Sequence[Path], *, max_size: int) -> None:
         self.files = list(dict.fromkeys(file.resolve() for file in files))

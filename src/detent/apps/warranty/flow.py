@@ -42,7 +42,7 @@ def shipped_overlays() -> dict[str, Path]:
 
 
 def instructions(settings: WarrantySettings) -> Path | PlaybookFolder:
-    """The project's own step files where it has them, else the shipped ones."""
+    """The project's own step files if it has any, otherwise the shipped ones."""
     own = settings.path(settings.playbook.steps_dir)
     if not own.is_dir():
         return shipped()
@@ -51,24 +51,28 @@ def instructions(settings: WarrantySettings) -> Path | PlaybookFolder:
 
 
 def overlays(settings: WarrantySettings, more: Sequence[str] = ()) -> list[Path]:
-    """The overlays the settings name: a folder of the project, or a shipped one."""
+    """The overlays named in the settings: folders of the project, or shipped ones.
+
+    Raises:
+        ConfigurationError: there is no such overlay.
+    """
     known = shipped_overlays()
-    found: list[Path] = []
+    folders: list[Path] = []
     for name in (*settings.playbook.overlays, *more):
         own = settings.path(name)
         path = own if own.is_dir() else known.get(name)
         if path is None:
-            there = ", ".join(known) or "none"
+            names = ", ".join(known) or "none"
             raise ConfigurationError(
                 f"There is no overlay '{name}': neither a folder of the project nor a shipped one."
-                f"{nearest(name, known)} Shipped: {there}."
+                f"{nearest(name, known)} Shipped: {names}."
             )
-        found.append(path)
-    return found
+        folders.append(path)
+    return folders
 
 
 def run_gives(default_language: str) -> Callable[[StepContext], Mapping[str, Any]]:
-    """What the run itself says about every mail it sends."""
+    """Reads from the run the arguments it adds to every mail it sends."""
 
     def given(ctx: StepContext) -> Mapping[str, Any]:
         mail = mail_of(ctx.data)
@@ -83,7 +87,7 @@ def run_gives(default_language: str) -> Callable[[StepContext], Mapping[str, Any
 
 
 def ticket_gives(default_language: str) -> Callable[[StepContext], Mapping[str, Any]]:
-    """What the run itself says about every ticket it opens."""
+    """Reads from the run the arguments it adds to every ticket it opens."""
 
     def given(ctx: StepContext) -> Mapping[str, Any]:
         mail = mail_of(ctx.data)
@@ -121,10 +125,13 @@ def warranty_flow(
     folder: str | Path | None = None,
     check: bool = True,
 ) -> PlaybookFlow:
-    """The flow; `DocumentError` lists everything wrong with the step files.
+    """The flow of the mailbox.
 
-    `agents` are the steps that settings give to agents; `overlay` names overlays beyond the settings';
-    `folder` takes the step files from elsewhere.
+    `agents` are the steps performed by agents; `overlay` names overlays beyond those of the settings;
+    `folder` is another folder of step files.
+
+    Raises:
+        DocumentError: lists everything wrong with the step files.
     """
     handlers = handlers or Handlers(settings, WORDS.extended(settings.warranty.words))
     rules = Rules(handlers)
@@ -153,7 +160,7 @@ def warranty_flow(
         rule = TICKET_RULES if name == "03a-valid-warranty" else step.compare
         flow.replace(name, replace(step, agent=replace(agent_side(step), private=True), compare=rule))
     first, file = flow.steps.get(FIRST_STEP), flow.playbook.steps.get(FIRST_STEP)
-    named = file is not None and file.conclude is None  # a project's own file that knows no form
+    named = file is not None and file.conclude is None  # a project's own file without a form
     if folder is None and named and first is not None and first.conclude is not None:
         flow.replace(FIRST_STEP, replace(first, conclude=_with_scope(handlers, first.conclude)))
     return flow
@@ -162,9 +169,9 @@ def warranty_flow(
 def _with_scope(
     handlers: Handlers, conclude: Callable[[StepContext, Any], Any]
 ) -> Callable[[StepContext, Any], Any]:
-    """The first step's outcome, with the scope that follows from it."""
+    """Conclude the first step and add the scope that follows from its outcome."""
 
-    async def concluded(ctx: StepContext, said: Any) -> Outcome:
-        return handlers.decided(ctx, Outcome.of(await call(conclude, None, ctx, said)))
+    async def concluded(ctx: StepContext, answer: Any) -> Outcome:
+        return handlers.decided(ctx, Outcome.of(await call(conclude, None, ctx, answer)))
 
     return concluded

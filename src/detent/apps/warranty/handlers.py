@@ -35,16 +35,16 @@ CONFIRM = "05-send-confirmation"
 AMBIGUOUS = "ambiguous_serial"
 """Flag of a run whose mail names several serial numbers."""
 CHECK_FAILED = "warranty_check_failed"
-"""Flag of a run in which the registry could not be asked."""
+"""Flag of a run in which the registry could not be queried."""
 
 IN_SCOPE = "in_scope"
 DEVICE, SERIAL = "device", "serial"
-"""What a mail for this mailbox is about, and the label of a serial number, in the form of the first step."""
+"""Values in the form of the first step: the topic of mails for this mailbox, the label of serial numbers."""
 LANGUAGES = {"en": "English", "pl": "Polish"}
 READ_AT_ONCE = 16
-"""Mails whose reading is remembered: about as many as are under way."""
+"""Number of mails whose reading is cached: about as many as are under way."""
 LONGEST_SHOWN, LONGEST_BELOW = 4000, 1500
-"""Characters of a mail, and of each text quoted or passed on below it, that an agent is shown."""
+"""Characters of a mail, and of each quoted or forwarded text below it, that an agent is shown."""
 
 
 class Handlers:
@@ -58,7 +58,7 @@ class Handlers:
         self._reading = lru_cache(maxsize=READ_AT_ONCE)(self._read)
 
     def by_name(self) -> dict[str, Callable[..., Any]]:
-        """By name, with what finds candidates and concludes from forms."""
+        """The handlers by name, with the functions that find candidates and conclude from forms."""
         return {
             "extract_serial": self.extract_serial,
             "open_ticket": self.open_ticket,
@@ -69,7 +69,7 @@ class Handlers:
         }
 
     def read(self, mail: MailView) -> tuple[SerialExtraction, Scope]:
-        """The serial numbers of a mail and what it is about; read once, however often it is asked for."""
+        """The serial numbers and the scope of a mail; cached."""
         return self._reading(mail.subject, mail.parts)
 
     def _read(self, subject: str, parts: tuple[TextPart, ...]) -> tuple[SerialExtraction, Scope]:
@@ -112,27 +112,27 @@ class Handlers:
         return {}
 
     def decided(self, ctx: StepContext, outcome: Outcome) -> Outcome:
-        """What somebody decided about the mail by naming a step, with the scope that goes with it."""
+        """An outcome that names only the next step, with the scope that follows from it."""
         _, scope = self.read(mail_of(ctx.data))
         return outcome._replace(set=self._scoped(ctx, outcome.set, outcome.next == REDIRECT, scope))
 
     def _scoped(
         self, ctx: StepContext, changes: Mapping[str, Any], away: bool, scope: Scope
     ) -> dict[str, Any]:
-        """Changes with the scope that goes with them, and no words in the journal.
+        """Changes with the scope that follows from them; the description is kept outside the journal.
 
-        Whoever sends a mail away says that it is about something else; whoever does not, that it is not.
+        A redirected mail is about another topic; any other mail is in scope.
         """
-        found = {**changes, "scope": {"kind": scope.kind, "topic": scope.topic}}
+        merged = {**changes, "scope": {"kind": scope.kind, "topic": scope.topic}}
         if away and scope.kind == IN_SCOPE:
-            found["scope"] = {"kind": "topic", "topic": None}
+            merged["scope"] = {"kind": "topic", "topic": None}
         elif not away and scope.kind != IN_SCOPE:
-            found["scope"] = {"kind": IN_SCOPE, "topic": None}
-        said = found.get("issue_description")
-        if isinstance(said, str):
+            merged["scope"] = {"kind": IN_SCOPE, "topic": None}
+        description = merged.get("issue_description")
+        if isinstance(description, str):
             language = self.language(ctx.data)
-            found["issue_description"] = ctx.keep(encode(issue_description(said, language)))
-        return found
+            merged["issue_description"] = ctx.keep(encode(issue_description(description, language)))
+        return merged
 
     def language(self, data: Mapping[str, Any]) -> str:
         """The language in which a mail is answered."""
@@ -142,13 +142,13 @@ class Handlers:
         return language_of(mail.parts, mail.subject, self.settings.warranty.default_language)
 
     def facts(self, mail: MailView) -> tuple[SerialExtraction, dict[str, Any]]:
-        """Everything code finds in a mail."""
-        found, scope = self.read(mail)
+        """The facts that code finds in a mail."""
+        extraction, scope = self.read(mail)
         language = language_of(mail.parts, mail.subject, self.settings.warranty.default_language)
         missing = description_missing(mail.subject, mail.parts, self.words, scope)
-        return found, {
-            "serial_number": found.serial_number,
-            "serials": list(found.all_detected_serials),
+        return extraction, {
+            "serial_number": extraction.serial_number,
+            "serials": list(extraction.all_detected_serials),
             "issue_description": NO_DESCRIPTION[language]
             if missing
             else issue_description(mail.newest, language),
@@ -198,12 +198,12 @@ class Handlers:
         return Outcome(DONE, set={"reply_message_id": sent["message_id"]}, append=with_flags(ctx, flags))
 
     def keeps_silent(self, step: str, data: Mapping[str, Any]) -> bool:
-        """Whether a mail gets no answer: advertising, where the settings say so."""
+        """Whether a mail gets no answer: spam, if the settings say so."""
         spam = (data.get("scope") or {}).get("kind") == "spam" and not _check_failed(data)
         return step == REDIRECT and spam and not self.settings.warranty.reply_to_spam
 
     def usual_arguments(self, ctx: StepContext) -> dict[str, Any]:
-        """What every mail of a run has in common, whichever step file asks for it."""
+        """The arguments that every mail of a run has, for any step."""
         mail = mail_of(ctx.data)
         return {"to": mail.reply_address, "subject": self.subject(ctx.data, mail)}
 
@@ -218,17 +218,21 @@ class Handlers:
         return self.playbook.templates.render(step, variants, data, self.values(data))
 
     def values(self, data: Mapping[str, Any]) -> Values:
-        """What templates may insert: the run's data, and what the settings say."""
-        own, said = values_of(data), self.said()
+        """The values templates may insert: the run's data, then the settings."""
+        own, from_settings = values_of(data), self.said()
 
         def value(key: str) -> Any:
-            found = own(key)
-            return said[key](data) if (found is ABSENT or found is None) and key in said else found
+            own_value = own(key)
+            return (
+                from_settings[key](data)
+                if (own_value is ABSENT or own_value is None) and key in from_settings
+                else own_value
+            )
 
         return value
 
     def said(self) -> dict[str, Callable[[Mapping[str, Any]], Any]]:
-        """What the settings give to every template."""
+        """The values every template gets from the settings."""
         words = self.settings.warranty
         return {
             "language": self.language,
@@ -239,12 +243,12 @@ class Handlers:
 
 
 def shown() -> dict[str, Callable[[Any], Any]]:
-    """How agents see what steps need."""
+    """How the data of a step is shown to agents."""
     return {"email": letter, "language": lambda code: LANGUAGES.get(code, code)}
 
 
 def letter(email: Any) -> str:
-    """A mail as a person would read it, the newest text first, without addresses and headers."""
+    """A mail as text, the newest part first, without addresses and headers."""
     if not isinstance(email, Mapping):
         return str(email)
     lines = [f"Subject: {email.get('subject') or '(none)'}", ""]
@@ -254,7 +258,9 @@ def letter(email: Any) -> str:
         longest = LONGEST_SHOWN if title is None else LONGEST_BELOW
         text = part["text"].strip()
         lines += [*(["", title] if title else []), text if len(text) <= longest else f"{text[:longest]} …"]
-    if names := [one.get("name") or one.get("type") for one in email.get("attachments") or ()]:
+    if names := [
+        attachment.get("name") or attachment.get("type") for attachment in email.get("attachments") or ()
+    ]:
         lines += ["", f"Attached: {', '.join(map(str, names))}"]
     return "\n".join(lines).rstrip()
 

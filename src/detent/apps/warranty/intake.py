@@ -1,6 +1,6 @@
-"""Decides what becomes of a mail that has come in: unreadable, ignored, a duplicate, held, or run.
+"""Decides about incoming mail: unreadable, ignored, a duplicate, held, or run.
 
-Nothing is started or marked here. Reasons are single words; no word of the mail is among them.
+Nothing is started or marked here. Reasons are single words and never text of the mail.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from detent.engine import logger
 
 Orchestrator = Literal["step", "legacy"]
 CHANGED = "changed"
-"""Reason of a duplicate whose bytes are others than those of the mail that came first."""
+"""Reason of a duplicate whose bytes differ from those of the first mail."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What was decided about an arrival."""
+    """The decision about an arrival."""
 
     decision: Decision
     record: Record
     reason: str | None = None
     mail: EmailMessage | None = None
     new: bool = True
-    """This process wrote the mail down; else it was known."""
+    """Whether this process recorded the mail; False if it was known before."""
 
 
 def source_id(described: str) -> str:
-    """What a mailbox is called in records."""
+    """The id of a mailbox in records."""
     return hashlib.sha256(described.encode()).hexdigest()[:16]
 
 
 class Intake:
-    """The door of one mailbox."""
+    """The intake of one mailbox."""
 
     def __init__(
         self,
@@ -58,7 +58,11 @@ class Intake:
         self._limit = int(mail.max_size_mb * 1024 * 1024)
 
     def read(self, arrival: Arrival) -> EmailMessage:
-        """The mail of an arrival; `Unreadable` when it is none."""
+        """The mail of an arrival.
+
+        Raises:
+            Unreadable: it is too large, or not a mail.
+        """
         if arrival.raw is None:
             raise Unreadable("too_large", arrival.size)
         return read_message(
@@ -66,10 +70,10 @@ class Intake:
         )
 
     async def admit(self, arrival: Arrival, source: str) -> Admitted:
-        """Decide about an arrival nobody has decided about, and write that down."""
-        new = self._seen(arrival, source)
+        """Decide about a new arrival and record the decision."""
+        new = self._first_decision(arrival, source)
         if new.decision != "run":
-            # Said of this arrival, whatever is known of its id.
+            # Holds for this arrival, whatever is recorded under its id.
             record, fresh = await self.records.add(new.record)
             return replace(new, record=record, new=fresh)
         assert new.mail is not None
@@ -79,13 +83,13 @@ class Intake:
             known, fresh = await self.records.add(planned, await self._rate(new.mail))
             if fresh:
                 return Admitted(known.decision, known, known.reason, new.mail)
-        if (known.source, known.ref) == (source, arrival.ref):  # another process was first; it is no copy
+        if (known.source, known.ref) == (source, arrival.ref):  # another process was first; not a copy
             return Admitted(known.decision, known, known.reason, new.mail, new=False)
         return Admitted("duplicate", known, _difference(known, new.record), new.mail, new=False)
 
     async def foresee(self, arrival: Arrival, source: str) -> Admitted:
-        """What would be decided about an arrival; nothing is written down."""
-        new = self._seen(arrival, source)
+        """The decision about an arrival, without recording it."""
+        new = self._first_decision(arrival, source)
         if new.decision != "run" or new.mail is None:
             return new
         known = await self.records.by_id(new.record.id)
@@ -97,13 +101,13 @@ class Intake:
             return replace(new, decision="held", reason="rate")
         return new
 
-    def _seen(self, arrival: Arrival, source: str) -> Admitted:
-        """What the mail alone says: unreadable, ignored, or worth looking at."""
+    def _first_decision(self, arrival: Arrival, source: str) -> Admitted:
+        """The decision that follows from the mail alone: unreadable, ignored, or run."""
         try:
             mail = self.read(arrival)
         except Unreadable as error:
             sha256 = hashlib.sha256(arrival.raw).hexdigest() if arrival.raw is not None else ""
-            # Known by where it lies: each stays there for a person, whatever else has the same bytes.
+            # Identified by its place: each is left there for a person, even if another has the same bytes.
             id = hashlib.sha256(f"{source}\n{arrival.ref}\n{sha256}".encode()).hexdigest()
             record = Record(id, id[:12], sha256, source, arrival.ref, "unreadable", error.reason)
             return Admitted("unreadable", record, error.reason)
@@ -119,9 +123,7 @@ class Intake:
 
     async def _rate(self, mail: EmailMessage) -> Rate:
         since = self.components.now().timestamp() - DAY
-        await self.components.replies.sent_to(
-            mail.reply_address or "", since
-        )  # their table is there from now on
+        await self.components.replies.sent_to(mail.reply_address or "", since)  # creates the table of replies
         return Rate(self.components.settings.mail.max_replies_per_sender_per_day, since)
 
 
@@ -130,7 +132,7 @@ def _difference(known: Record, new: Record) -> str | None:
 
 
 def tell(admitted: Admitted) -> None:
-    """Log a decision that is not to run; those to run are told by their runs."""
+    """Log a decision other than `run`; the events of runs are logged by their observer."""
     facts: dict[str, Any] = {
         "mail_key": admitted.record.mail_key,
         "decision": admitted.decision,

@@ -1,7 +1,7 @@
-"""What the mailbox remembers of every mail it has looked at, so that none is run, answered or counted twice.
+"""Records of every mail the mailbox has read, so that none is run, answered or counted twice.
 
-Several processes may write at once: a row comes into being once, and every later change says what it was
-before.
+Several processes may write at once: a row is created once, and every later change is conditional on the state
+before it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DAY = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One mail, as it stands."""
+    """The state of one mail."""
 
     id: str
     mail_key: str
@@ -53,7 +53,7 @@ class Record:
 
 
 class Rate(NamedTuple):
-    """How many answers an address may get."""
+    """How many answers an address may get since a time."""
 
     most: int
     since: float
@@ -65,7 +65,7 @@ def run_id_of(mail_key: str, number: int) -> str:
 
 
 def key_in(run_id: str) -> str | None:
-    """The mail a run is about; None for a run that is about none."""
+    """The key of the mail a run is about; None for a run without a mail."""
     parts = run_id.split("-")
     return parts[1] if len(parts) == 3 and parts[0] == "w" else None
 
@@ -97,20 +97,20 @@ class Records:
 
     async def by_id(self, id: str) -> Record | None:
         """The record of a mail."""
-        found = await self._all("WHERE id = ?", (id,))
-        return found[0] if found else None
+        records = await self._all("WHERE id = ?", (id,))
+        return records[0] if records else None
 
     async def by_ref(self, source: str, ref: str) -> Record | None:
-        """The record of the mail that lies there."""
-        found = await self._all("WHERE source = ? AND ref = ? ORDER BY changed_at DESC", (source, ref))
-        return found[0] if found else None
+        """The record of the mail at this place."""
+        records = await self._all("WHERE source = ? AND ref = ? ORDER BY changed_at DESC", (source, ref))
+        return records[0] if records else None
 
     async def by_key(self, beginning: str) -> list[Record]:
-        """Records of mails whose key begins so."""
+        """Records of mails whose key has this prefix."""
         return await self._all("WHERE mail_key >= ? AND mail_key < ? LIMIT 20", (beginning, beginning + "g"))
 
     async def open(self, source: str | None = None) -> list[Record]:
-        """Mails not yet processed, those taken away by a person left out; the oldest first."""
+        """Mails not yet processed, without those a person removed; the oldest first."""
         if source is None:
             return await self._all("WHERE marked = 0 AND gone = 0 ORDER BY seen_at", ())
         return await self._all("WHERE source = ? AND marked = 0 AND gone = 0 ORDER BY seen_at", (source,))
@@ -122,7 +122,7 @@ class Records:
     # -- writing --------------------------------------------------------------------------------------------
 
     async def add(self, record: Record, rate: Rate | None = None) -> tuple[Record, bool]:
-        """Write a mail down unless it is known: the record that holds, and whether it is new.
+        """Record a mail unless it is known; returns the valid record, and whether it is new.
 
         With a rate, a mail to be run whose sender would get too many answers is held instead; answers under
         way count, and no other process can come between counting and writing.
@@ -137,8 +137,8 @@ class Records:
             values: dict[str, Any] = {name: getattr(record, name) for name in _FIELDS}
             values |= {"seen_at": self._now(), "changed_at": self._now()}
             if rate is not None and record.decision == "run":
-                asked = {"address": record.address_hash, "since": rate.since}
-                (answers,) = connection.execute(_ANSWERS, asked).fetchone()
+                parameters = {"address": record.address_hash, "since": rate.since}
+                (answers,) = connection.execute(_ANSWERS, parameters).fetchone()
                 if answers >= rate.most:
                     values |= {"decision": "held", "reason": "rate", "runs": 0}
             connection.execute(_INSERT, values)
@@ -147,7 +147,7 @@ class Records:
         return await self._database.write(work)
 
     async def again(self, record: Record, *, whole: bool, orchestrator: str) -> Record | None:
-        """Write down that a mail gets one more run; None when another process was first."""
+        """Record one more run of a mail; None when another process was first."""
         return await self._change(
             record,
             "runs = runs",
@@ -159,19 +159,19 @@ class Records:
         )
 
     async def over(self, record: Record) -> Record | None:
-        """Write down that the end of its latest run has been seen."""
+        """Record that the end of its latest run has been handled."""
         return await self._change(record, "over = 0", over=True)
 
     async def mark(self, record: Record) -> Record | None:
-        """Write down that it is processed."""
+        """Record that it is processed."""
         return await self._change(record, "marked = 0", marked=True, over=True, gone=False)
 
     async def gone(self, record: Record, gone: bool = True) -> Record | None:
-        """Write down that it is not where it was, or is there again."""
+        """Record that it is no longer in its place, or there again."""
         return await self._change(record, "marked = 0", gone=gone)
 
     async def moved(self, record: Record, source: str, ref: str) -> Record | None:
-        """Write down that it lies elsewhere now."""
+        """Record its new place."""
         return await self._change(record, "marked = 0", source=source, ref=ref, gone=False)
 
     async def came_again(self, record: Record) -> None:
@@ -179,7 +179,7 @@ class Records:
         await self._database.change("UPDATE intake SET copies = copies + 1 WHERE id = ?", (record.id,))
 
     async def _change(self, record: Record, condition: str, **changes: Any) -> Record | None:
-        """Change a row that still has the run it had; None when it has not, or the condition fails."""
+        """Change a row if its latest run is still the same and the condition holds; None otherwise."""
         values = {**changes, "changed_at": self._now()}
         setting = ", ".join(f"{name} = :{name}" for name in values)
         sql = (

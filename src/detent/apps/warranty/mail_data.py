@@ -1,4 +1,4 @@
-"""A mail as a run holds it: its words beside the journal, where they can be purged; the rest in the data."""
+"""A mail in a run: its text is offloaded, so that it can be purged; the rest is in the run's data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class MailView:
 
     @classmethod
     def of(cls, mail: EmailMessage) -> MailView:
-        """The same of a mail that no run is about yet."""
+        """The view of a mail that has no run yet."""
         return cls(
             mail.message_id,
             mail.from_address,
@@ -48,7 +48,7 @@ class MailView:
 
     @property
     def newest(self) -> str:
-        """What its sender wrote now; of a mail that only passes one on, the text passed on."""
+        """The newest text; of a mail that only forwards another one, the forwarded text."""
         newest = next((part.text for part in self.parts if part.kind == "newest"), "")
         if newest.strip():
             return newest
@@ -56,7 +56,7 @@ class MailView:
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """Subject and all parts."""
         return "\n".join([self.subject, *(part.text for part in self.parts)])
 
 
@@ -68,7 +68,7 @@ class Packed(NamedTuple):
 
 
 def pack(mail: EmailMessage, zone: str, now: datetime | None = None) -> Packed:
-    """The data a run about this mail starts from."""
+    """The data a run about this mail starts with."""
     received = mail.received_at or now or datetime.now(UTC)
     words = encode(
         {
@@ -78,7 +78,8 @@ def pack(mail: EmailMessage, zone: str, now: datetime | None = None) -> Packed:
             "subject": mail.subject,
             "parts": [{"kind": part.kind, "text": part.text} for part in mail.parts],
             "attachments": [
-                {"name": one.name, "type": one.type, "size": one.size} for one in mail.attachments
+                {"name": attachment.name, "type": attachment.type, "size": attachment.size}
+                for attachment in mail.attachments
             ],
             "references": list(mail.references),
             "thread_root": mail.thread_root,
@@ -112,11 +113,11 @@ def mail_of(data: Mapping[str, Any]) -> MailView:
 
 
 def received_day(ctx: StepContext) -> Mapping[str, Any]:
-    """The day that counts for the warranty: that on which the mail was received."""
+    """The day that counts for the warranty: the day the mail was received."""
     return {"received": (ctx.data.get("mail") or {}).get("day")}
 
 
 def with_flags(ctx: StepContext, flags: Iterable[str]) -> dict[str, list[str]]:
-    """Flags to add to the run's, each once."""
-    there = set(ctx.data.get("flags") or ())
-    return {"flags": [flag for flag in dict.fromkeys(flags) if flag not in there]}
+    """Flags the run does not have yet, each once."""
+    present = set(ctx.data.get("flags") or ())
+    return {"flags": [flag for flag in dict.fromkeys(flags) if flag not in present]}

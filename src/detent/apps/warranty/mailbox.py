@@ -1,4 +1,4 @@
-"""Wires the warranty mailbox: from a project's settings to the office, the engine and the service."""
+"""Wires the warranty mailbox: from a project's settings to its components, the engine and the service."""
 
 from __future__ import annotations
 
@@ -33,52 +33,56 @@ COMMAND_LINE = "the command line"
 
 
 def project_folder(settings: Settings) -> Path:
-    """The folder of the project: where its file is, else the working folder."""
+    """The folder of the project: that of its settings file, otherwise the working folder."""
     return settings.file.parent if settings.file is not None else settings.folder
 
 
 def warranty_settings(settings: Settings) -> WarrantySettings:
-    """What the settings say about the mailbox; all problems at once."""
+    """The settings of the mailbox.
+
+    Raises:
+        ConfigurationError: lists all problems at once.
+    """
     settings = lifted(settings)
-    return read(settings.values, project_folder(settings), lambda way: _place(settings, way))
+    return read(settings.values, project_folder(settings), lambda keys: _place(settings, keys))
 
 
 def all_told(error: SettingsError) -> SettingsError:
-    """The same with what is wrong with the mailbox's own headings, so that everything is told at once."""
+    """The error with the problems of the mailbox's own headings added, so that all are reported at once."""
     if error.settings is None:
         return error
     settings = lifted(error.settings)
-    own = wrong_values(settings.values, project_folder(settings), lambda way: _place(settings, way))
-    told = [*error.problems, *(one for one in own if one not in error.problems)]
-    return SettingsError("The settings", told, settings)
+    own = wrong_values(settings.values, project_folder(settings), lambda keys: _place(settings, keys))
+    problems = [*error.problems, *(problem for problem in own if problem not in error.problems)]
+    return SettingsError("The settings", problems, settings)
 
 
-def _place(settings: Settings, way: Sequence[str]) -> str:
-    """Where a key was said, or the nearest above it that was."""
-    for length in range(len(way), 0, -1):
-        if tuple(way[:length]) in settings.places:
-            return settings.place(*way[:length])
-    return settings.place(*way)
+def _place(settings: Settings, keys: Sequence[str]) -> str:
+    """The place of a key, or of its nearest parent that has one."""
+    for length in range(len(keys), 0, -1):
+        if tuple(keys[:length]) in settings.places:
+            return settings.place(*keys[:length])
+    return settings.place(*keys)
 
 
 def said_over(settings: Settings, changes: Mapping[tuple[str, ...], Any]) -> Settings:
-    """The settings with what the command line says laid over them, key by key."""
+    """The settings with the values of the command line merged over them, key by key."""
     settings = lifted(settings)
     values: dict[str, Any] = dict(settings.values)
     places = dict(settings.places)
-    for way, value in changes.items():
+    for keys, value in changes.items():
         inner = values
-        for length, key in enumerate(way[:-1], 1):
+        for length, key in enumerate(keys[:-1], 1):
             below = inner.get(key)
             inner[key] = inner = dict(below) if isinstance(below, Mapping) else {}
-            places.setdefault(way[:length], COMMAND_LINE)
-        inner[way[-1]] = value
-        places[way] = COMMAND_LINE
+            places.setdefault(keys[:length], COMMAND_LINE)
+        inner[keys[-1]] = value
+        places[keys] = COMMAND_LINE
     return replace(settings, values=values, places=places)
 
 
 def agent_steps(settings: Settings) -> tuple[str, ...]:
-    """The steps that settings give to agents: these need no handler."""
+    """The steps that agents perform; these need no handler."""
     from detent.runtime.dispatch_settings import dispatch_settings
 
     dispatch = dispatch_settings(settings, [], complete=False)
@@ -88,7 +92,7 @@ def agent_steps(settings: Settings) -> tuple[str, ...]:
 
 
 def office_for(settings: Settings, **parts: Any) -> Components:
-    """The office the settings describe."""
+    """The components the settings describe."""
     from detent.apps.warranty.events import told
     from detent.apps.warranty.wiring import Components
 
@@ -98,33 +102,33 @@ def office_for(settings: Settings, **parts: Any) -> Components:
 
 
 def flows(settings: Settings) -> list[Flow]:
-    """The flows of the mailbox, for whoever finds runs of theirs in a store."""
+    """The flows of the mailbox, for their runs in a store."""
     from detent.apps.warranty.legacy.flow import legacy_flow
     from detent.apps.warranty.legacy.processing import LegacyHandlers
     from detent.apps.warranty.legacy.scenarios import Scenarios, scenarios_folder
 
     components = office_for(settings)
-    found: list[Flow] = [components.flow]
+    mailbox_flows: list[Flow] = [components.flow]
     if components.settings.orchestration.legacy_available:
         scenarios = Scenarios(scenarios_folder(components.settings))
-        found.append(
+        mailbox_flows.append(
             legacy_flow(components, LegacyHandlers(components.settings, components.handlers), scenarios)
         )
-    return found
+    return mailbox_flows
 
 
 def engine_of(
     settings: Settings, components: Components, *, others: Iterable[Flow] = (), observers: Iterable[Any] = ()
 ) -> Engine:
-    """The engine for a mailbox, not yet open, with its events told."""
+    """The engine for a mailbox, not yet open, with its events logged."""
     from detent.apps.warranty.events import tell_events
     from detent.runtime.catalog import Catalog
     from detent.runtime.wiring import engine_for
 
-    there = [flow for flow in others if flow.name != components.flow.name]
+    further = [flow for flow in others if flow.name != components.flow.name]
     known = Catalog(settings).defined_steps() if settings.section("steps") else ()
     engine = engine_for(
-        settings, [components.flow, *there], observers=observers, complete=True,
+        settings, [components.flow, *further], observers=observers, complete=True,
         concurrency=components.settings.agent.max_concurrent_runs, known_steps=known,
     )  # fmt: skip
     tell_events(engine, components.flow)
@@ -132,14 +136,14 @@ def engine_of(
 
 
 def rollback_of(components: Components, engine: Engine) -> Rollback:
-    """Who watches whether step mode does well enough."""
+    """The rollback of a mailbox, which switches to legacy mode when step mode fails too often."""
     from detent.apps.warranty.rollback import Rollback
 
     return Rollback(engine.store, components.settings.orchestration, lambda: components.now().timestamp())
 
 
 def processor_of(components: Components, engine: Engine, rollback: Rollback | None = None) -> EmailProcessor:
-    """Who processes the mails of an office."""
+    """The processor of a mailbox."""
     from detent.apps.warranty.events import tell_events
     from detent.apps.warranty.experiment import trial_for
     from detent.apps.warranty.processor import EmailProcessor, StepOrchestrator
@@ -159,7 +163,7 @@ def processor_of(components: Components, engine: Engine, rollback: Rollback | No
 
 
 def records_of(components: Components) -> Records:
-    """The intake records of an office."""
+    """The intake records of a mailbox."""
     from detent.apps.warranty.intake_records import Records
 
     database = components.settings.path(components.settings.tools.database)
@@ -168,7 +172,7 @@ def records_of(components: Components) -> Records:
 
 @dataclass(slots=True)
 class Mailbox:
-    """A mailbox, open: everything a command works with."""
+    """An open mailbox: everything a command works with."""
 
     settings: WarrantySettings
     components: Components
@@ -202,9 +206,11 @@ async def opened(
 ) -> AsyncIterator[Mailbox]:
     """The mailbox of a project, checked and open.
 
-    `IntegrationMissing` when a server it needs cannot be used. With a rehearsal, effects are only noted and
-    runs are kept in memory; a project's file that is not there is not made. Further `parts` are the
-    office's.
+    With a rehearsal, effects are only recorded and runs are in memory; a missing database is not created.
+    Further `parts` are passed to the components.
+
+    Raises:
+        IntegrationMissing: a server it needs cannot be used.
     """
     from detent.adapters.mail.settings import source_for
     from detent.apps.warranty.events import told
@@ -217,7 +223,7 @@ async def opened(
         if rehearsal is not None:
             from detent.apps.warranty.dry_run import NoSink
 
-            settings = stack.enter_context(_aside(settings))
+            settings = stack.enter_context(_RehearsalSettings(settings))
             parts |= {"sink": NoSink(), "wrap": lambda tool: rehearsal.wrap(told(tool))}
         components = office_for(settings, **parts)
         engine = engine_of(settings, components, others=others, observers=observers)
@@ -242,8 +248,8 @@ async def opened(
         yield Mailbox(components.settings, components, engine, processor, records, intake, source, rollback)
 
 
-class _aside:
-    """Settings of a rehearsal: runs in memory, and a database that is not there yet stays so."""
+class _RehearsalSettings:
+    """Settings of a rehearsal: runs in memory, and a temporary database if the project has none."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -263,7 +269,7 @@ class _aside:
 
 
 def response_generator(settings: Settings) -> ResponseGenerator:
-    """Has single steps answer, as the settings have them performed."""
+    """Runs single steps, performed as the settings say."""
     from detent.apps.warranty.responses import ResponseGenerator
     from detent.runtime.dispatch_settings import dispatch_settings
 

@@ -12,7 +12,7 @@ from detent.engine.engine import Engine
 
 
 def executors_of(engine: Engine) -> ExecutorSource | None:
-    """The executors that the engine's settings name; None where they name no usual one, or want no agents."""
+    """The executors in the engine's settings; None without a default executor, or when agents are off."""
     settings = dispatcher_of(engine).settings
     if settings.force_deterministic or settings.executors is None or settings.executors.default is None:
         return None
@@ -20,7 +20,7 @@ def executors_of(engine: Engine) -> ExecutorSource | None:
 
 
 class ModelQuestion:
-    """A question to the usual executor."""
+    """A question to the default executor."""
 
     name: str
     """Name of the question, as executors know steps."""

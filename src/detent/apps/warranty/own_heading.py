@@ -1,4 +1,4 @@
-"""Where this application's settings stand: under its own heading, or as before at the top of the file."""
+"""The place of this application's settings: under its own heading or, as before, at the top of the file."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 HEADING = "warranty"
 PARTS = tuple(name for name in HEADINGS if name not in (HEADING, "eval"))
-"""Parts of the settings that stand under the heading; `eval` is every suite's."""
+"""Parts of the settings under the heading; `eval` is shared by all suites."""
 SHARED = "mail"
-"""At the top it means mail of the whole project, so nobody is told to move it."""
+"""At the top it configures the mail of the whole project, so there is no hint to move it."""
 
 T = TypeVar("T")
 
 
 def headings() -> dict[str, Keys]:
-    """The heading with the keys allowed there, and the parts that may still stand at the top."""
+    """The heading with its keys, and the parts that are still allowed at the top."""
     parts: dict[str, Any] = {part: heading_keys(HEADINGS[part]) for part in PARTS}
     return {
         **parts,
@@ -33,16 +33,16 @@ def headings() -> dict[str, Keys]:
 
 
 def lifted(settings: Settings) -> Settings:
-    """The settings with the parts under the heading in the place of those at the top, key by key; what the
-    environment says, in either spelling, stays the strongest."""
-    said = settings.values.get(HEADING)
-    parts = [part for part in PARTS if isinstance(said, Mapping) and part in said]
+    """The settings with the parts under the heading merged over those at the top, key by key. Values from the
+    environment, in either spelling, take precedence."""
+    heading = settings.values.get(HEADING)
+    parts = [part for part in PARTS if isinstance(heading, Mapping) and part in heading]
     if not parts:
         return settings
-    assert isinstance(said, Mapping)
-    values = {**settings.values, HEADING: {key: value for key, value in said.items() if key not in parts}}
+    assert isinstance(heading, Mapping)
+    values = {**settings.values, HEADING: {key: value for key, value in heading.items() if key not in parts}}
     for part in parts:
-        values[part] = _over(settings, (part,), settings.values.get(part), said[part])
+        values[part] = _merge(settings, (part,), settings.values.get(part), heading[part])
     return replace(
         settings, values=values, places=_moved(settings.places, parts), bases=_moved(settings.bases, parts),
         project=frozenset(_moved(dict.fromkeys(settings.project), parts)),
@@ -50,21 +50,21 @@ def lifted(settings: Settings) -> Settings:
 
 
 def at_the_top(settings: Settings) -> list[str]:
-    """Parts that the project file has at the top and that belong under the heading."""
+    """Parts at the top of the project file that belong under the heading."""
     return [part for part in PARTS if part != SHARED and settings.of_project(part)]
 
 
-def _over(settings: Settings, way: tuple[str, ...], below: Any, above: Any) -> Any:
-    """One value laid over another, key by key."""
+def _merge(settings: Settings, keys: tuple[str, ...], below: Any, above: Any) -> Any:
+    """One value merged over another, key by key."""
     if not isinstance(below, Mapping) or not isinstance(above, Mapping):
-        environment = settings.place(*way).startswith(PREFIX)
-        return below if environment and not settings.place(HEADING, *way).startswith(PREFIX) else above
-    inner = {key: _over(settings, (*way, key), below.get(key), value) for key, value in above.items()}
+        environment = settings.place(*keys).startswith(PREFIX)
+        return below if environment and not settings.place(HEADING, *keys).startswith(PREFIX) else above
+    inner = {key: _merge(settings, (*keys, key), below.get(key), value) for key, value in above.items()}
     return {**below, **inner}
 
 
-def _moved(ways: Mapping[tuple[str, ...], T], parts: list[str]) -> dict[tuple[str, ...], T]:
-    """Ways through the headings, with those to these parts one level up."""
-    inner = {way for way in ways if way[0] == HEADING and way[1:2] and way[1] in parts}
-    kept = {way: value for way, value in ways.items() if way not in inner}
-    return kept | {way[1:]: ways[way] for way in inner}
+def _moved(by_keys: Mapping[tuple[str, ...], T], parts: list[str]) -> dict[tuple[str, ...], T]:
+    """Values by path of keys, with the paths of these parts moved one level up."""
+    inner = {keys for keys in by_keys if keys[0] == HEADING and keys[1:2] and keys[1] in parts}
+    unmoved = {keys: value for keys, value in by_keys.items() if keys not in inner}
+    return unmoved | {keys[1:]: by_keys[keys] for keys in inner}

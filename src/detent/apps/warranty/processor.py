@@ -1,4 +1,4 @@
-"""One mail, from its data to its result: the orchestrator of steps, and who chooses between it and legacy."""
+"""Processes a mail, from its data to its result, in step mode or in legacy mode."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from detent.kernel.run import Run
 
 Orchestrator = Literal["step", "legacy"]
 HASHED = ("email", "issue_description")
-"""Data that histories tell by its hash alone."""
+"""Data that histories show only as a hash."""
 
 
 class StepOrchestrator:
@@ -44,9 +44,9 @@ class StepOrchestrator:
         if router.ask is None and (executors := executors_of(engine)) is not None:
             router.ask = AskModel(executors, components.settings.orchestration.retry.attempt_timeout_s)
         self.trial = trial
-        """The experiment mails take part in, if there is one."""
+        """The experiment of the mails, if there is one."""
         self.history: list[StepTuple] = []
-        """The steps of the mail that was taken through last."""
+        """The steps of the last mail."""
         if components.flow.name not in engine.flows:
             engine.add_flow(components.flow)
 
@@ -59,15 +59,15 @@ class StepOrchestrator:
         tags: tuple[str, ...] = (),
         strategy: str | None = None,
     ) -> str:
-        """Start the run about a mail; gives its id."""
+        """Start the run about a mail; returns its id."""
         mail = view_of(packed)
         data, at, beside = dict(packed.data), None, list(packed.beside)
         arm = None
         if self.trial is not None:
-            given = self.trial.assign(mail.thread_root or data["mail"]["key"], config)
-            strategy, config, arm = strategy or given.strategy, given.config, given.arm
-            data |= given.data
-            tags = (*tags, given.tag)
+            assigned = self.trial.assign(mail.thread_root or data["mail"]["key"], config)
+            strategy, config, arm = strategy or assigned.strategy, assigned.config, assigned.arm
+            data |= assigned.data
+            tags = (*tags, assigned.tag)
         routed = await self.router.route_to_initial_step(mail, strategy)
         if routed.step_name != self.components.flow.playbook.start:
             at = routed.step_name
@@ -101,7 +101,7 @@ class StepOrchestrator:
     process = orchestrate
 
     async def result(self, run: Run) -> OrchestrationResult:
-        """The result of a run, folded from its journal and the texts still kept outside it."""
+        """The result of a run, folded from its journal and the texts still stored outside it."""
         entries = [entry async for entry in read(self.engine.store, run.id)]
         blobs = await blobs_of(self.engine.store, entries)
         done = visits(entries, needs=self.components.flow.playbook.needs, hashed=HASHED, blobs=blobs)
@@ -113,13 +113,13 @@ class StepOrchestrator:
 
 
 class Legacy(Protocol):
-    """The older way of processing a mail in one go."""
+    """Legacy mode, which processes a mail in one step."""
 
     async def start(self, packed: Packed, **options: Any) -> str:
         """Start the run about a mail."""
 
     async def result(self, run: Run) -> ProcessingResult:
-        """What became of it."""
+        """The result of the run."""
 
 
 class EmailProcessor:
@@ -137,11 +137,11 @@ class EmailProcessor:
         self._choose = choose
 
     async def choose(self) -> Orchestrator:
-        """Which way the next mail goes."""
+        """The mode of the next mail."""
         if self._choose is not None:
             return await self._choose()
-        wanted = self.orchestrator.components.settings.orchestration.use_step_orchestrator
-        return "step" if wanted or self.legacy is None else "legacy"
+        step_mode = self.orchestrator.components.settings.orchestration.use_step_orchestrator
+        return "step" if step_mode or self.legacy is None else "legacy"
 
     async def process_email(self, email: EmailMessage, **options: Any) -> ProcessingResult:
         """Process one mail to its end."""
@@ -170,5 +170,5 @@ class EmailProcessor:
 
 
 def view_of(packed: Packed) -> MailView:
-    """The mail in what a run would start from."""
+    """The mail in the data of a run that has not started."""
     return mail_of({"email": decode(packed.beside[0])})

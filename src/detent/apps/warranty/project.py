@@ -1,4 +1,4 @@
-"""A project of one's own: copies of everything that ships and may be edited, and settings to begin with."""
+"""A new project: copies of the shipped files for editing, and initial settings."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ steps: {}
 
 
 def beginning(folder: Path) -> Beginning:
-    """The files of a project of one's own, in a new or empty folder.
+    """The files of a new project, in a new or empty folder.
 
     Raises:
-        ConfigurationError: the folder holds something.
+        ConfigurationError: the folder is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigurationError(f"{folder} is there and not empty. Name a new folder.")
+        raise ConfigurationError(f"{folder} exists and is not empty. Name a new folder.")
     files: dict[Path, str | bytes] = {folder / "config.yaml": CONFIG}
     for shipped, place in COPIED.items():
         source = shipped_folder(shipped)
@@ -79,16 +79,16 @@ def beginning(folder: Path) -> Beginning:
 
 
 def make_demo(folder: Path) -> list[Path]:
-    """Put the sample mails into the inbox of a folder; gives them in order."""
+    """Copy the sample mails into the inbox of a folder; returns them in order."""
     inbox = folder / "mail/inbox"
     inbox.mkdir(parents=True, exist_ok=True)
-    made: list[Path] = []
+    mails: list[Path] = []
     for number, source in enumerate(sorted(shipped_folder("demo").glob("*.eml"))):
         target = inbox / source.name
         shutil.copyfile(source, target)
         _settle(target, number)
-        made.append(target)
-    return made
+        mails.append(target)
+    return mails
 
 
 def demo_registry() -> Path:
@@ -102,7 +102,7 @@ def shipped_folder(name: str) -> Path:
 
 
 def _settle(file: Path, number: int) -> None:
-    """Give a copy a time that is past, one after the other, so that it is taken for a finished mail."""
+    """Set a modification time in the past, in order, so that a copy counts as completely written."""
     import os
     import time
 

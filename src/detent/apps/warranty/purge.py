@@ -1,4 +1,4 @@
-"""Lets the texts of mails go: what lies beside the journals of runs that are over."""
+"""Purges the texts of mails: the offloaded values of ended runs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from detent.kernel.errors import RunNotFound
 from detent.kernel.status import ENDS
 
 PURGED = "warranty/purged"
-"""Mark: runs begun before this time have been looked at."""
+"""Mark: runs created before this time have been handled."""
 
 
 async def purge_run(store: Store, run_id: str) -> int:
-    """Drop the texts of one run, if there is such a run."""
+    """Purge the texts of one run, if it exists."""
     try:
         return await store.purge(run_id)
     except RunNotFound:
@@ -22,10 +22,9 @@ async def purge_run(store: Store, run_id: str) -> int:
 
 
 async def purge_texts(store: Store, flows: Iterable[str], before: float, *, all_runs: bool = False) -> int:
-    """Drop the texts of runs that ended before a time; gives how many texts went.
+    """Purge the texts of runs that ended before a time; returns how many were purged.
 
-    Runs looked at by an earlier call are not looked at again, unless they were still open then, or
-    `all_runs` says so.
+    Runs handled by an earlier call are skipped, unless they were still open then, or `all_runs` is set.
     """
     mark, version = await store.mark(PURGED)
     since = None if all_runs or not isinstance(mark, (int, float)) else float(mark)

@@ -1,8 +1,8 @@
-"""Begins a mail's runs: the first one, and those after a failure.
+"""Starts a mail's runs: the first one, and those after a failure.
 
-A run after the first goes on where the one before it failed, with its data and receipts. It begins at the
-first step where that was asked for, where the one before ran in circles, where the files have changed since,
-and where the texts are gone.
+A later run continues where the one before it failed, with its data and receipts. It starts at the first step
+if that was requested, if the run before exceeded the limit of steps, if the files have changed since, and if
+the texts are gone.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from detent.kernel.entries import Moved, Started
 from detent.kernel.errors import DefinitionChanged, DetentError, RunExists, RunNotFound
 
 MAIL_DATA = ("email", "mail", "flags")
-"""What a run starts from; everything else in its data it found out itself."""
+"""Data a run starts with; the steps add the rest."""
 
 Fetch = Callable[[Record], Awaitable[Packed | None]]
-"""The mail of a record from where it lies; None when it is not there any more."""
+"""Reads the mail of a record from its source; None when it is no longer there."""
 
 
 class TextGone(DetentError):
@@ -38,7 +38,7 @@ class TextGone(DetentError):
 
 
 class Starter:
-    """Begins runs, each once, whoever else tries to."""
+    """Starts runs, each once, even if several processes try."""
 
     def __init__(self, processor: EmailProcessor, fetch: Fetch) -> None:
         self.processor = processor
@@ -46,28 +46,28 @@ class Starter:
 
     @property
     def engine(self) -> Engine:
-        """Where the runs are."""
+        """The engine of the runs."""
         return self.processor.orchestrator.engine
 
     async def begin(self, record: Record, packed: Packed | None = None) -> bool:
-        """Begin the latest run of a record; False when another process has begun it."""
+        """Start the latest run of a record; False when another process has started it."""
         try:
-            if record.whole or not await self._forked(record):
-                await self._started(record, packed)
+            if record.whole or not await self._fork(record):
+                await self._start(record, packed)
         except RunExists:
             return False
         return True
 
-    async def _started(self, record: Record, packed: Packed | None) -> None:
-        packed = packed or await self._kept(record) or await self._fetch(record)
+    async def _start(self, record: Record, packed: Packed | None) -> None:
+        packed = packed or await self._stored_mail(record) or await self._fetch(record)
         if packed is None:
             raise TextGone(record.mail_key)
         await self.processor.start(
             packed, how=record.orchestrator, run_id=record.run_id, tags=(f"mail:{record.mail_key}",)
         )
 
-    async def _forked(self, record: Record) -> bool:
-        """Go on from the failing step of the run before; False when there is nothing to go on from."""
+    async def _fork(self, record: Record) -> bool:
+        """Fork the run before at its failing step; False when that is not possible."""
         try:
             before = await self.engine.get(record.earlier)
         except RunNotFound:
@@ -86,15 +86,15 @@ class Starter:
         return True
 
     async def _entry_into(self, run_id: str) -> int:
-        """The entry with which a run came into the step it failed in."""
+        """Sequence number of the entry that led into the step in which a run failed."""
         came = 1
         async for entry in read(self.engine.store, run_id):
             if isinstance(entry.body, Moved) and entry.body.status is None:
                 came = entry.seq
         return came
 
-    async def _kept(self, record: Record) -> Packed | None:
-        """The mail as the first run of the record has it, if its text is still kept."""
+    async def _stored_mail(self, record: Record) -> Packed | None:
+        """The mail from an earlier run of the record, if its text is still stored."""
         for number in range(record.runs - 1, 0, -1):
             try:
                 entries = await self.engine.store.entries(run_id_of(record.mail_key, number), limit=1)

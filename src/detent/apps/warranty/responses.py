@@ -1,4 +1,4 @@
-"""One step alone: what it would answer to a mail, given some data. Nothing is performed."""
+"""Single-step runs: the answer of one step to a mail and some data. Nothing is performed."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ Dispatch = Callable[[PlaybookFlow], DispatchSettings]
 
 
 @dataclass(slots=True)
-class _AfterOne:
+class _StopAfterMove:
     """Stops an engine once a step is done."""
 
     engine: Engine | None = None
 
     def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
-        """Nothing after the first move."""
+        """Stop after the first move."""
         if isinstance(entry.body, Moved) and self.engine is not None:
             self.engine.active.stopping = True
 
 
 class ResponseGenerator:
-    """Has single steps answer. Queries are real; effects are only noted."""
+    """Runs single steps. Queries are real; effects are only recorded."""
 
     def __init__(
         self, settings: WarrantySettings, *, agents: tuple[str, ...] = (), dispatch: Dispatch | None = None,
@@ -54,12 +54,16 @@ class ResponseGenerator:
     async def generate_step_response(
         self, step_name: str, email_content: EmailMessage, context_data: Mapping[str, Any] | None = None
     ) -> StepExecutionResult:
-        """What a step gives for a mail and the data it needs; `ConfigurationError` for an unknown step."""
+        """The result of a step for a mail and the data it needs.
+
+        Raises:
+            ConfigurationError: there is no such step.
+        """
         flow = self.components.flow
         step = step_named(flow, step_name)
         packed = pack(email_content, self.components.settings.warranty.timezone, self.components.now())
         data = {**packed.data, **(context_data or {})}
-        stopper = _AfterOne()
+        stopper = _StopAfterMove()
         dispatch = self._dispatch(flow) if self._dispatch is not None else None
         engine = Engine(MemoryStore(), [flow], observers=[stopper], dispatch=dispatch)
         stopper.engine = engine

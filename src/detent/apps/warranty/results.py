@@ -16,7 +16,7 @@ RoutingMethod = Literal["default", "heuristic", "llm"]
 
 @dataclass(frozen=True, slots=True)
 class StepRoutingResult:
-    """Where a mail begins, and why."""
+    """The first step of a mail, and the reason."""
 
     step_name: str
     confidence: float
@@ -24,7 +24,7 @@ class StepRoutingResult:
     signals: dict[str, Any] = field(default_factory=dict, compare=False)
     """`spam`, `short`, `warranty_words`, `serial_count`."""
     data: dict[str, Any] = field(default_factory=dict, compare=False)
-    """What the step that is skipped would have found."""
+    """The data the skipped step would have set."""
 
     def __iter__(self) -> Any:
         return iter((self.step_name, self.confidence, self.routing_method))
@@ -32,7 +32,7 @@ class StepRoutingResult:
 
 @dataclass(frozen=True, slots=True)
 class StepExecutionResult:
-    """What one step gave."""
+    """The result of one step."""
 
     next_step: str
     response_text: str
@@ -41,7 +41,7 @@ class StepExecutionResult:
     function_calls: tuple[FunctionCall, ...] = ()
 
     def is_done(self) -> bool:
-        """True when the procedure ends here as it should."""
+        """True when the run ends successfully after this step."""
         return self.next_step == DONE
 
 
@@ -125,7 +125,7 @@ def orchestration_result(run: Run, done: Sequence[StepVisit], final_output: str 
 def processing_result(
     done: OrchestrationResult, orchestrator: Literal["step", "legacy"], scenario: str
 ) -> ProcessingResult:
-    """The result of a mail, from that of its run."""
+    """The result of a mail, from the result of its run."""
     data = done.context
     performed = {call.function_name: call.result for call in done.calls if call.success}
     ticket = data.get("ticket_id") or (performed.get("create_ticket") or {}).get("ticket_id")

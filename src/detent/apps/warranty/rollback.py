@@ -1,7 +1,7 @@
-"""The way back: when too many mails fail by steps, new ones go through legacy mode until somebody looks.
+"""Rollback: when too many mails fail in step mode, new mails go through legacy mode until a reset.
 
-What is watched is one small mark in the store: the last ended runs of real mail, and whether the way back was
-taken. Every change is a conditional write, so several processes agree, and a trip is written once.
+The state is one small mark in the store: the last ended runs of real mail, and whether the rollback has
+tripped. Every change is a conditional write, so several processes agree, and a trip is written once.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from detent.kernel.status import Status
 MARK = "warranty/rollback"
 DAY = 86400.0
 RETIRE_AFTER = 14 * DAY
-"""Seconds of untroubled step mode after which legacy mode may be retired."""
+"""Seconds of step mode without a trip after which legacy mode may be retired."""
 FIRST = 5
-"""Failing runs that are named."""
+"""Number of failing runs that are named."""
 TRIES = 200
-"""At a write that other processes get in the way of."""
+"""Attempts at a write that conflicts with other processes."""
 
 COUNTED = (Status.SUCCEEDED, Status.FAILED, Status.DEGRADED)
-"""Ends that are watched; cancelled and waiting runs say nothing about the steps."""
+"""Ends that are counted; cancelled and waiting runs do not show whether the steps work."""
 
 
 class IntakePaused(DetentError):
-    """Step mode has failed too often, and there is no legacy mode to fall back on."""
+    """The rollback has tripped and legacy mode is retired, so no mail is taken in."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -45,17 +45,17 @@ class IntakePaused(DetentError):
 
 
 class Ended(NamedTuple):
-    """An ended run as the watch remembers it."""
+    """An ended run in the window."""
 
     run_id: str
     ok: bool
     step: str | None = None
-    """Where it failed, when it did."""
+    """The step in which it failed, if it did."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trip:
-    """The way back was taken."""
+    """One trip of the rollback."""
 
     at: float
     by: str
@@ -63,9 +63,9 @@ class Trip:
     failed: int
     counted: int
     steps: Mapping[str, int] = field(default_factory=dict)
-    """Where the runs failed."""
+    """Failed runs by step."""
     runs: tuple[str, ...] = ()
-    """The first that failed."""
+    """The first runs that failed."""
 
     @property
     def rate(self) -> float:
@@ -92,44 +92,44 @@ class Trip:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What is remembered."""
+    """The state of the rollback."""
 
     window: tuple[Ended, ...] = ()
     """The last ended runs since the last reset, the newest last."""
     tripped: Trip | None = None
     steps_since: float | None = None
-    """Since when every mail went by steps; None while one went through legacy mode last."""
+    """Since when every mail has gone through step mode; None if the last one went through legacy mode."""
     last_trip: float | None = None
-    """When the way back was last taken, resets or not."""
+    """Time of the last trip, even if it was reset."""
 
     @property
     def failed(self) -> int:
         """Runs of the window that failed."""
-        return sum(not one.ok for one in self.window)
+        return sum(not run.ok for run in self.window)
 
     @property
     def rate(self) -> float:
-        """Their share."""
+        """Share of runs of the window that failed."""
         return self.failed / len(self.window) if self.window else 0.0
 
     def failing(self) -> dict[str, int]:
         """Steps in which runs of the window failed, the most frequent first."""
-        return dict(Counter(one.step or "unknown" for one in self.window if not one.ok).most_common())
+        return dict(Counter(run.step or "unknown" for run in self.window if not run.ok).most_common())
 
     def first_failing(self) -> tuple[str, ...]:
         """The first runs of the window that failed."""
-        return tuple(one.run_id for one in self.window if not one.ok)[:FIRST]
+        return tuple(run.run_id for run in self.window if not run.ok)[:FIRST]
 
     def trip(self, at: float, by: str) -> Watch:
-        """As it is once the way back is taken."""
+        """The state after a trip."""
         trip = Trip(at, by, self.failed, len(self.window), self.failing(), self.first_failing())
         return replace(self, tripped=trip, last_trip=at)
 
     def to_plain(self) -> dict[str, Any]:
         """As the mark holds it."""
         return {
-            "window": [[one.run_id, one.ok, one.step] if one.step else [one.run_id, one.ok]
-                       for one in self.window],
+            "window": [[run.run_id, run.ok, run.step] if run.step else [run.run_id, run.ok]
+                       for run in self.window],
             "tripped": self.tripped.to_plain() if self.tripped is not None else None,
             "steps_since": self.steps_since,
             "last_trip": self.last_trip,
@@ -141,18 +141,18 @@ class Watch:
         if not plain:
             return cls()
         return cls(
-            tuple(Ended(*one) for one in plain["window"]), Trip.from_plain(plain["tripped"]),
+            tuple(Ended(*run) for run in plain["window"]), Trip.from_plain(plain["tripped"]),
             plain["steps_since"], plain["last_trip"],
         )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class RollbackStatus:
-    """How the watch stands, for people."""
+    """The state of the rollback, for people."""
 
     watch: Watch
     threshold: float
-    """Share of failures above which the way back is taken."""
+    """Share of failures above which the rollback trips."""
     min_runs: int
     may_retire: bool
     why: str
@@ -178,7 +178,7 @@ class RollbackStatus:
 
 
 class Rollback:
-    """Watches the mails of one mailbox."""
+    """Counts failures of one mailbox and decides the mode of new mails."""
 
     def __init__(self, store: Store, settings: Orchestration, now: Callable[[], float]) -> None:
         self.store = store
@@ -190,10 +190,14 @@ class Rollback:
                 "orchestration.legacy_available says that it is retired. Set one of them to true."
             )
 
-    # -- what the service asks ------------------------------------------------------------------------------
+    # -- for the service -----------------------------------------------------------------------------------
 
     async def choose(self) -> Orchestrator:
-        """Which way the next mail goes; `IntakePaused` when there is none."""
+        """The mode of the next mail.
+
+        Raises:
+            IntakePaused: the rollback has tripped and legacy mode is retired.
+        """
         if not self.settings.use_step_orchestrator:
             return "legacy"
         if (await self.watch()).tripped is None:
@@ -203,13 +207,13 @@ class Rollback:
         return "legacy"
 
     async def paused(self) -> str | None:
-        """Why no mail is taken in just now; None when mails are."""
+        """The reason why no mail is taken in now; None when mails are."""
         if self.settings.legacy_available or (await self.watch()).tripped is None:
             return None
         return "rollback_tripped"
 
     async def settled(self, result: ProcessingResult) -> None:
-        """Take in how a run of real mail ended, each run once; take the way back when it is due."""
+        """Count the end of a run of real mail, each run once; trip when the failures exceed the threshold."""
         if result.status not in COUNTED:
             return
         if result.orchestrator == "legacy":
@@ -219,7 +223,7 @@ class Rollback:
         ended = Ended(result.run_id, ok, None if ok else result.failed_step)
 
         def after(watch: Watch) -> Watch:
-            if any(one.run_id == ended.run_id for one in watch.window):
+            if any(run.run_id == ended.run_id for run in watch.window):
                 return watch
             since = watch.steps_since if watch.steps_since is not None else self._now()
             window = (*watch.window, ended)[-self.settings.rollback.window :]
@@ -229,45 +233,47 @@ class Rollback:
         await self._change(after)
 
     async def line(self) -> str | None:
-        """What every output says while the way back is taken."""
+        """The line every output shows while the rollback is tripped; None otherwise."""
         trip = (await self.watch()).tripped
         if trip is None:
             return None
-        what = "new mails go through legacy mode" if self.settings.legacy_available else "no mail is taken in"
+        consequence = (
+            "new mails go through legacy mode" if self.settings.legacy_available else "no mail is taken in"
+        )
         if trip.by == "person":
-            return f"rolled back by hand: {what} (detent warranty rollback reset)"
+            return f"rolled back by hand: {consequence} (detent warranty rollback reset)"
         failures = f"{trip.failed} of {trip.counted} runs failed"
-        return f"rolled back: {failures}, {what} (detent warranty rollback status)"
+        return f"rolled back: {failures}, {consequence} (detent warranty rollback status)"
 
-    # -- what people ask ------------------------------------------------------------------------------------
+    # -- for people ----------------------------------------------------------------------------------------
 
     async def watch(self) -> Watch:
-        """What is remembered."""
+        """The stored state."""
         mark, _ = await self.store.mark(MARK)
         return Watch.from_plain(mark)
 
     async def status(self) -> RollbackStatus:
-        """How it stands."""
+        """The state, with the thresholds and whether legacy mode may be retired."""
         watch = await self.watch()
         may, why = self._retirement(watch)
         rules = self.settings.rollback
         return RollbackStatus(watch, rules.threshold_percent / 100, rules.min_runs, may, why)
 
     async def reset(self) -> bool:
-        """Back to step mode, with a new window; False when the way back had not been taken."""
+        """Return to step mode with a new window; False when the rollback had not tripped."""
         before, _ = await self._change(
             lambda watch: replace(watch, window=(), tripped=None, steps_since=None)
         )
         return before.tripped is not None
 
     async def trip(self) -> bool:
-        """Take the way back by hand; False when it had been taken."""
+        """Trip the rollback by hand; False when it had tripped already."""
         before, _ = await self._change(
             lambda watch: watch if watch.tripped is not None else watch.trip(self._now(), "person")
         )
         return before.tripped is None
 
-    # -- within ---------------------------------------------------------------------------------------------
+    # -- private --------------------------------------------------------------------------------------------
 
     def _due(self, watch: Watch) -> bool:
         rules = self.settings.rollback
@@ -296,7 +302,7 @@ class Rollback:
         return True, f"{days:.0f} days of step mode, {watch.rate:.1%} of the last runs failed"
 
     async def _change(self, change: Callable[[Watch], Watch]) -> tuple[Watch, Watch]:
-        """Write a change, however many others write too; gives how it was and how it is."""
+        """Write a change despite concurrent writers; returns the state before and after."""
         for attempt in range(TRIES):
             mark, version = await self.store.mark(MARK)
             before = Watch.from_plain(mark)
@@ -304,13 +310,13 @@ class Rollback:
             if after == before:
                 return before, after
             if await self.store.set_mark(MARK, after.to_plain(), version):
-                self._tell(before, after)
+                self._log_change(before, after)
                 return before, after
             await asyncio.sleep(random.uniform(0, 0.002 * (attempt + 1)))
         raise StoreError(f"The mark '{MARK}' could not be written: others kept writing it.")
 
     @staticmethod
-    def _tell(before: Watch, after: Watch) -> None:
+    def _log_change(before: Watch, after: Watch) -> None:
         trip = after.tripped
         if trip is not None and before.tripped is None:
             logger.error(

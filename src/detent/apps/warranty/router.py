@@ -1,4 +1,4 @@
-"""Where a mail begins: usually at the first step; at the second when one serial number is beyond doubt."""
+"""Routes a mail to its first step: the second step if its serial number is certain, otherwise the first."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from detent.flows.playbook.prompting import marker
 from detent.flows.playbook.protocol import read_reply
 
 SHORT = 20
-"""Characters below which a mail is called short."""
+"""A mail with fewer characters is short."""
 LLM_CONFIDENCE = 0.85
 
 Ask = Callable[[MailView], Awaitable[tuple[str, str | None] | None]]
-"""Asks a model where to begin: `(step, serial)`, or None when it cannot say."""
+"""Asks a model for the first step: `(step, serial)`, or None without an answer."""
 
 
 class StepRouter:
@@ -35,25 +35,25 @@ class StepRouter:
     async def route_to_initial_step(
         self, mail: MailView | EmailMessage, strategy: str | None = None
     ) -> StepRoutingResult:
-        """The first step, how sure that is, and by which method."""
+        """The first step, with the confidence and the method."""
         if isinstance(mail, EmailMessage):
             mail = MailView.of(mail)
         strategy = strategy or self.settings.strategy
-        found, scope = self.handlers.read(mail)
+        extraction, scope = self.handlers.read(mail)
         newest = next((part.text for part in mail.parts if part.kind == "newest"), "").strip()
         signals: dict[str, Any] = {
             "spam": scope.kind == "spam",
             "short": len(newest) < SHORT,
             "warranty_words": len(scope.hits.get("warranty", ())),
-            "serial_count": len(found.all_detected_serials),
+            "serial_count": len(extraction.all_detected_serials),
         }
         usual = StepRoutingResult(FIRST_STEP, 1.0, "default", signals)
         if strategy == "heuristic":
             sure = (
-                found.serial_number is not None
-                and not found.ambiguous
-                and len(found.all_detected_serials) == 1
-                and found.confidence >= self.settings.min_confidence
+                extraction.serial_number is not None
+                and not extraction.ambiguous
+                and len(extraction.all_detected_serials) == 1
+                and extraction.confidence >= self.settings.min_confidence
             )
             if sure and not signals["short"] and scope.kind == "in_scope":
                 return StepRoutingResult(CHECK, 0.95, "heuristic", signals, self.handlers.facts(mail)[1])
@@ -89,7 +89,7 @@ _LINES = (OutputLine("SERIAL", "serial_number", "token"),)
 
 
 class AskModel(ModelQuestion):
-    """Asks a model where a mail begins. One that is not there, or answers anything else, gives None."""
+    """Asks a model for the first step of a mail. None if there is no model or no valid answer."""
 
     name = "router"
 

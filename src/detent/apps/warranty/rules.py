@@ -1,7 +1,7 @@
-"""What an agent's answer must keep at every level, and what passes the collaborator's check.
+"""Rules for an agent's answer at every autonomy level, and the collaborator's check.
 
 An agent may find better words. It may not choose another customer, another ticket, another serial number, or
-a branch the registry's answer does not demand.
+a branch that the registry's answer does not require.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ class Rules:
         }
 
     def contract(self, ctx: StepContext, outcome: Outcome, reply: Reply) -> Iterable[str]:
-        """What holds at every level, of whichever step; steps of other people's have the customer's part."""
+        """The rules of a step at every autonomy level; other steps have those about the customer only."""
         return self._by_step.get(ctx.step.name, self.any_contract)(ctx, outcome, reply)
 
     def any_contract(self, ctx: StepContext, outcome: Outcome, reply: Reply) -> Iterable[str]:
-        """Whatever a step is for: mails go to the customer, tickets are for the customer's device."""
+        """The rules of any step: mails go to the customer, tickets are for the customer's device."""
         for effect in map(Effect.of, outcome.effects):
             if effect.tool == "send_email":
                 yield from self._mail(ctx, effect)
@@ -78,13 +78,13 @@ class Rules:
                 yield from self._ticket(ctx, effect)
 
     def validators(self) -> dict[str, Callable[[Mapping[str, Any], Proposal], Verdict]]:
-        """By the names step files use: the collaborator's check."""
+        """The collaborator's checks, by the names used in step files."""
         return {"serial_agrees": self.serial_agrees, "mail_contract": lambda inputs, proposal: Verdict(True)}
 
     # -- 01 -------------------------------------------------------------------------------------------------
 
     def serial_contract(self, ctx: StepContext, outcome: Outcome, reply: Reply) -> Iterable[str]:
-        """SERIAL is there with 02 and not with 03d, has a serial's shape and stands in the mail."""
+        """SERIAL is given with 02 and not with 03d, has the form of a serial number and is in the mail."""
         serial = outcome.set.get("serial_number") if "SERIAL" in reply.outputs else None
         if reply.next_step == CHECK and not serial:
             yield "SERIAL is missing; it is needed to go on to 02-check-warranty."
@@ -96,42 +96,50 @@ class Rules:
             yield "SERIAL does not stand in the mail as a serial number. Copy it exactly, or leave it out."
 
     def serial_agrees(self, inputs: Mapping[str, Any], proposal: Proposal) -> Verdict:
-        """The serial is the one code finds, unless the mail holds several; a fault is not sent away."""
+        """The serial is the one code finds, unless the mail has several; a fault is not redirected."""
         mail = mail_of({"email": inputs.get("email")})
-        found, scope = self.handlers.read(mail)
+        extraction, scope = self.handlers.read(mail)
         output = proposal.output if isinstance(proposal.output, Mapping) else {}
         form = isinstance(output.get("numbers"), Mapping)
-        said = next(iter(output["numbers"].get(SERIAL) or ()), None) if form else output.get("serial_number")
+        serial = (
+            next(iter(output["numbers"].get(SERIAL) or ()), None) if form else output.get("serial_number")
+        )
         away = output.get("about") != DEVICE if form else proposal.next == REDIRECT
         reasons: list[str] = []
-        if not found.ambiguous and serial_key(said or "") != serial_key(found.serial_number or ""):
+        if not extraction.ambiguous and serial_key(serial or "") != serial_key(
+            extraction.serial_number or ""
+        ):
             reasons.append("/serial_number is not the one the mail names")
         hits = scope.hits
-        wanted = hits.get("fault") or hits.get("safety") or hits.get("warranty")
-        if away and found.serial_number and wanted:
+        needs_service = hits.get("fault") or hits.get("safety") or hits.get("warranty")
+        if away and extraction.serial_number and needs_service:
             reasons.append("/next_state sends a device in need of service away")
         return Verdict(not reasons, reasons)
 
     # -- 02, 03a --------------------------------------------------------------------------------------------
 
     def lookup_contract(self, ctx: StepContext, outcome: Outcome, reply: Reply) -> Iterable[str]:
-        """The registry was asked about the run's serial number and no other, and its answer understood.
+        """The registry was queried for the run's serial number only, and its answer was understood.
 
-        An agent that does not ask it has only guessed: the step file makes it a function that must be called.
+        The step file requires the call, because an agent that does not query the registry guesses.
         """
         serial = ctx.data.get("serial_number")
-        asked = [line["args"].get("serial_number") for line in ctx.looked if line["tool"] == "check_warranty"]
-        if any(serial_key(str(one)) != serial_key(serial or "") for one in asked):
+        serials = [
+            line["args"].get("serial_number") for line in ctx.looked if line["tool"] == "check_warranty"
+        ]
+        if any(serial_key(str(asked_serial)) != serial_key(serial or "") for asked_serial in serials):
             yield "check_warranty was called with another serial number than the one you were given."
-        if reply.form is not None and reply.form.get("status") != _answered(outcome.set.get("warranty_data")):
+        if reply.form is not None and reply.form.get("status") != _registry_status(
+            outcome.set.get("warranty_data")
+        ):
             yield "status is not what check_warranty answered."
         if outcome.effects:
             yield "This step writes to nobody and opens nothing."
 
     def ticket_contract(self, ctx: StepContext, outcome: Outcome, reply: Reply) -> Iterable[str]:
         """One ticket, for this device and this customer; no mail."""
-        tickets = [Effect.of(one) for one in outcome.effects]
-        if [one.tool for one in tickets] != ["create_ticket"]:
+        tickets = [Effect.of(effect) for effect in outcome.effects]
+        if [effect.tool for effect in tickets] != ["create_ticket"]:
             yield "create_ticket is to be called exactly once, and nothing else."
             return
         yield from self._ticket(ctx, tickets[0])
@@ -146,13 +154,13 @@ class Rules:
     # -- the mails ------------------------------------------------------------------------------------------
 
     def mail_contract(self, ctx: StepContext, outcome: Outcome, reply: Reply) -> Iterable[str]:
-        """One mail, to the customer, in the customer's language, saying what it must and nothing foreign."""
-        mails = [Effect.of(one) for one in outcome.effects]
+        """One mail to the customer, in the customer's language, with the required facts and no others."""
+        mails = [Effect.of(effect) for effect in outcome.effects]
         if self.handlers.keeps_silent(ctx.step.name, ctx.data):
             if mails:
                 yield "This mail gets no answer. Call no function."
             return
-        if [one.tool for one in mails] != ["send_email"]:
+        if [effect.tool for effect in mails] != ["send_email"]:
             yield "send_email is to be called exactly once, and nothing else."
             return
         yield from self._mail(ctx, mails[0])
@@ -169,9 +177,9 @@ class Rules:
     def _words(self, body: str, data: Mapping[str, Any], mail: MailView) -> Iterable[str]:
         if not SHORTEST_BODY <= len(body.strip()) <= LONGEST_BODY:
             yield f"The body has to have {SHORTEST_BODY} to {LONGEST_BODY} characters."
-        wanted = data.get("language") or self.handlers.settings.warranty.default_language
-        if language_of([TextPart("newest", body)], "", wanted) != wanted:
-            yield f"The body has to be in the customer's language ({wanted})."
+        language = data.get("language") or self.handlers.settings.warranty.default_language
+        if language_of([TextPart("newest", body)], "", language) != language:
+            yield f"The body has to be in the customer's language ({language})."
         if _PLACEHOLDER.search(body):
             yield "The body may hold nothing in brackets that is still to be filled in."
         if _PROTOCOL.search(body):
@@ -185,18 +193,20 @@ class Rules:
         if self._foreign_phone(body, ours, data):
             yield "The body may not hold a telephone number that is not a contact of ours."
         serial = serial_key(data.get("serial_number") or "")
-        if any(serial_key(one) != serial for one in extract([TextPart("newest", body)]).all_detected_serials):
+        if any(
+            serial_key(shown) != serial for shown in extract([TextPart("newest", body)]).all_detected_serials
+        ):
             yield "The body may not show a serial number other than the customer's."
 
     @staticmethod
     def _foreign_phone(body: str, ours: str, data: Mapping[str, Any]) -> bool:
-        """A telephone number that is none of ours; the serial number, the ticket's and days are none."""
+        """Whether a telephone number is not ours; serial number, ticket number and dates are none."""
         for known in (*ours.split("\n"), data.get("serial_number"), data.get("ticket_id")):
             if known:
                 body = body.replace(str(known), "\n")
-        allowed = {_digits(one) for one in _PHONE.findall(_DATE.sub("\n", ours))}
-        found = (_digits(one) for one in _PHONE.findall(_DATE.sub("\n", body)))
-        return any(len(one) >= FEWEST_DIGITS and one not in allowed for one in found)
+        allowed = {_digits(number) for number in _PHONE.findall(_DATE.sub("\n", ours))}
+        numbers = (_digits(number) for number in _PHONE.findall(_DATE.sub("\n", body)))
+        return any(len(number) >= FEWEST_DIGITS and number not in allowed for number in numbers)
 
     def _needed(self, step: str, body: str, data: Mapping[str, Any]) -> Iterable[str]:
         serial, expires = data.get("serial_number"), (data.get("warranty_data") or {}).get("expires")
@@ -215,25 +225,25 @@ class Rules:
         ticket = str(data.get("ticket_id") or "")
         if step == CONFIRM and not (ticket and re.search(rf"(?<!\w){re.escape(ticket)}(?!\w)", body)):
             yield "The body has to name the ticket's number."
-        if any(one.casefold() != ticket.casefold() for one in _TICKET_ID.findall(body)):
+        if any(ticket_id.casefold() != ticket.casefold() for ticket_id in _TICKET_ID.findall(body)):
             yield "The body may name no ticket's number but the one that was given."
 
 
-def _answered(data: Any) -> str:
-    """What the registry said, in the words of the form."""
-    found = data if isinstance(data, Mapping) else {}
-    return "error" if found.get("error") else str(found.get("status"))
+def _registry_status(data: Any) -> str:
+    """The status in the registry's answer, as a value of the form."""
+    answer = data if isinstance(data, Mapping) else {}
+    return "error" if answer.get("error") else str(answer.get("status"))
 
 
 def stands_in(mail: MailView, serial: str) -> bool:
-    """Whether a mail holds this very token, and it can be a serial number at all."""
+    """Whether a mail contains exactly this token, and the token can be a serial number."""
     key = serial_key(serial)
     if not tokens.fits(serial) or not key:
         return False
     for line in tokens.readable(mail.text).split("\n"):
         words = tokens.words_of(line)
         for place, word in enumerate(words):
-            # "SN 48213" may be given back as SN48213, and the other way round.
+            # "SN 48213" may be returned as SN48213, and vice versa.
             pair = (
                 words[place - 1].text + word.text if place and words[place - 1].tight == "sn" else word.text
             )
@@ -243,9 +253,9 @@ def stands_in(mail: MailView, serial: str) -> bool:
 
 
 def _foreign(kind: re.Pattern[str], body: str, ours: str, own: Iterable[str] = ()) -> bool:
-    """Whether a text holds something of a kind that is neither in our contacts nor the customer's own."""
-    allowed = {_bare(one) for one in (*own, *kind.findall(ours))}
-    return any(_bare(one) not in allowed for one in kind.findall(body))
+    """Whether a text has a match that is neither in our contacts nor the customer's own."""
+    allowed = {_bare(match) for match in (*own, *kind.findall(ours))}
+    return any(_bare(match) not in allowed for match in kind.findall(body))
 
 
 def _bare(text: str) -> str:
@@ -257,4 +267,4 @@ def _digits(text: str) -> str:
 
 
 TICKET_RULES = CompareRules(ignore=("/ticket_id", "/effects/*/args/issue_description"))
-"""Between two tickets for the same device only the words may differ; which ticket it is follows from them."""
+"""Two tickets for the same device may differ in their description only; the id depends on the ticket."""

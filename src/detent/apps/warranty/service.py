@@ -44,13 +44,15 @@ class TooManyErrors(DetentError):
 
     def __init__(self, times: int, error: BaseException) -> None:
         self.times = times
-        said = str(error) if isinstance(error, DetentError) else type(error).__name__
-        super().__init__(f"The mailbox could not be looked at {times} times in a row. The last time: {said}")
+        last_error = str(error) if isinstance(error, DetentError) else type(error).__name__
+        super().__init__(
+            f"The mailbox could not be looked at {times} times in a row. The last time: {last_error}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class MailResult:
-    """What was done about one mail."""
+    """The result of one mail."""
 
     mail_key: str
     what: str
@@ -64,7 +66,7 @@ Tell = Callable[[MailResult], None]
 
 
 class Service:
-    """One mailbox at work."""
+    """Processes the mails of one mailbox."""
 
     def __init__(
         self,
@@ -86,23 +88,23 @@ class Service:
         self.source_id = source_id(NamedFiles.name if self._files else source.describe())
         self.starter = Starter(processor, self._packed)
         self.counts: Counter[str] = Counter()
-        """Mails by what was done about them."""
+        """Mails by result."""
         self.stopping = False
-        self._tell = tell or (lambda told: None)
+        self._tell = tell or (lambda result: None)
         self._settled = settled
-        """Told about every run that has ended."""
+        """Called with the result of every run that has ended."""
         self._paused = paused
-        """Gives why no mail is taken in just now, if none is."""
+        """Returns the reason why no mail is taken in now; None if mails are."""
         self._busy: dict[str, asyncio.Task[None]] = {}
-        """By ref: mails being worked on."""
+        """Mails in progress, by ref."""
         self._slots = asyncio.Semaphore(components.settings.agent.max_concurrent_runs)
         self._trouble: Exception | None = None
-        """What went wrong with a mail since the last look, apart from its run."""
+        """The last error outside a run since the last poll."""
         self._listed: frozenset[str] = frozenset()
 
     @property
     def engine(self) -> Engine:
-        """Where the runs are."""
+        """The engine of the runs."""
         return self.processor.orchestrator.engine
 
     # -- watching -------------------------------------------------------------------------------------------
@@ -115,25 +117,29 @@ class Service:
             raise self._trouble
 
     async def serve(self, stop: asyncio.Event) -> None:
-        """Watch the mailbox until told to stop; `TooManyErrors` when it cannot be looked at for too long."""
+        """Watch the mailbox until stopped.
+
+        Raises:
+            TooManyErrors: the mailbox could not be read too many times in a row.
+        """
         agent = self.components.settings.agent
         errors = 0
-        keeping_up = asyncio.create_task(self._keep_up())
+        maintenance = asyncio.create_task(self._maintain())
         try:
             while not stop.is_set():
-                error = await self._tried()
+                error = await self._poll_safely()
                 errors = 0 if error is None else errors + 1
                 if error is not None:
                     logger.warning("intake.failed", error=type(error).__name__, in_a_row=errors)
                     if errors >= agent.max_consecutive_errors:
                         raise TooManyErrors(errors, error)
-                await self._until(stop, agent.polling_interval_seconds)
+                await self._wait(stop, agent.polling_interval_seconds)
         finally:
-            keeping_up.cancel()
-            await asyncio.gather(keeping_up, return_exceptions=True)
+            maintenance.cancel()
+            await asyncio.gather(maintenance, return_exceptions=True)
 
-    async def _tried(self) -> Exception | None:
-        """Look once; gives what went wrong, with the look or with a mail since the one before."""
+    async def _poll_safely(self) -> Exception | None:
+        """Poll once; returns the error of this poll, or of a mail since the last one."""
         try:
             await self.poll()
         except (DetentError, OSError, TimeoutError) as error:
@@ -141,8 +147,8 @@ class Service:
         trouble, self._trouble = self._trouble, None
         return trouble
 
-    async def _until(self, stop: asyncio.Event, seconds: float) -> None:
-        """Wait for mail, for the time to look again, or for the word to stop."""
+    async def _wait(self, stop: asyncio.Event, seconds: float) -> None:
+        """Wait for mail, for the next poll, or for the signal to stop."""
         waits = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(self.source.wait(seconds))]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -150,18 +156,18 @@ class Service:
             for wait in waits:
                 wait.cancel()
             heard = await asyncio.gather(*waits, return_exceptions=True)
-        for one in heard:
-            if isinstance(one, DetentError | OSError):  # the next look says what is wrong
+        for outcome in heard:
+            if isinstance(outcome, DetentError | OSError):  # the next poll reports it
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
                         await stop.wait()
 
-    async def _keep_up(self) -> None:
-        """Between looks: resume interrupted runs, and purge old texts."""
+    async def _maintain(self) -> None:
+        """Between polls: resume interrupted runs, and purge old texts."""
         purged = 0.0
         while True:
             try:
-                await self._take_up()
+                await self._resume_runs()
                 if self.engine.clock.now() - purged > PURGE_EVERY:
                     purged = self.engine.clock.now()
                     await self.purge()
@@ -173,20 +179,20 @@ class Service:
         """Purge the texts of runs that ended long enough ago."""
         days = self.components.settings.privacy.keep_bodies_days
         if days == 0:
-            return 0  # done at the end of each
+            return 0  # purged at the end of each run
         return await purge_texts(self.engine.store, self.flows, self.engine.clock.now() - days * 86400)
 
     @property
     def flows(self) -> tuple[str, ...]:
-        """The flows whose runs are this mailbox's."""
+        """The flows of this mailbox."""
         return tuple(name for name in self.engine.flows if name.partition("-")[0] == "warranty")
 
-    async def _take_up(self) -> None:
+    async def _resume_runs(self) -> None:
         await self.engine.resume_all(flows=self.flows)
 
     async def poll(self) -> int:
-        """Look at the mailbox and set to work what can be worked on; gives how many mails lie there."""
-        await self._take_up()
+        """Read the mailbox and start work on its mails; returns how many mails are in it."""
+        await self._resume_runs()
         paused = await self._paused() if self._paused is not None else None
         began = self.components.now().timestamp()
         refs = await self.source.list()
@@ -202,12 +208,12 @@ class Service:
         return len(refs)
 
     async def finish(self) -> None:
-        """Wait for everything that is being worked on."""
+        """Wait for all mails in progress."""
         while tasks := list(self._busy.values()):
             await asyncio.wait(tasks)
 
     async def stop(self) -> None:
-        """Take in nothing more; let the steps under way finish, for a while, and put the runs down."""
+        """Take in no more mail, give the steps under way time to finish, and release the runs."""
         self.stopping = True
         self.engine.active.stopping = True
         self.engine.active.slots.wake_sleepers()
@@ -222,11 +228,11 @@ class Service:
     # -- one mail -------------------------------------------------------------------------------------------
 
     async def _guarded(self, ref: str) -> None:
-        """Work on a mail in a slot; what goes wrong with it stops no other."""
+        """Process a mail in a slot; its errors do not affect other mails."""
         try:
             async with self._slots:
                 if not self.stopping:
-                    self._say(await self._one(ref))
+                    self._report(await self._process(ref))
         except MailGone:
             return
         except Exception as error:
@@ -236,22 +242,22 @@ class Service:
         finally:
             self._busy.pop(ref, None)
 
-    def _say(self, told: MailResult | None) -> None:
-        if told is not None:
-            self.counts[told.what] += 1
-            self._tell(told)
+    def _report(self, result: MailResult | None) -> None:
+        if result is not None:
+            self.counts[result.what] += 1
+            self._tell(result)
 
-    async def _one(self, ref: str) -> MailResult | None:
-        """Do what is due about the mail of a ref; None when nothing is."""
+    async def _process(self, ref: str) -> MailResult | None:
+        """Process the mail of a ref as far as it is due; None when nothing is due."""
         record = await self.records.by_ref(self.source_id, ref)
         packed = None
         if record is None:
             arrival = await self.source.fetch(ref)
             admitted = await self.intake.admit(arrival, self.source_id)
             if admitted.decision == "duplicate":
-                adopted = await self._same_mail_elsewhere(admitted, ref)
+                adopted = await self._adopt_moved_mail(admitted, ref)
                 if adopted is None:
-                    return await self._again_a_copy(admitted, ref)
+                    return await self._discard_copy(admitted, ref)
                 record = adopted
             elif admitted.decision != "run":
                 return await self._not_run(admitted, ref)
@@ -280,8 +286,8 @@ class Service:
         tell(admitted)
         return MailResult(admitted.record.mail_key, admitted.decision, admitted.reason)
 
-    async def _same_mail_elsewhere(self, admitted: Admitted, ref: str) -> Record | None:
-        """The record of a mail that is not done and only lies elsewhere now; None for a copy."""
+    async def _adopt_moved_mail(self, admitted: Admitted, ref: str) -> Record | None:
+        """The record of an unfinished mail that has been moved; None for a copy."""
         known = admitted.record
         if known.marked or self._files:
             return None
@@ -291,7 +297,7 @@ class Service:
             elsewhere = known.gone or known.source == source_id(NamedFiles.name)
         return await self.records.moved(known, self.source_id, ref) if elsewhere else None
 
-    async def _again_a_copy(self, admitted: Admitted, ref: str) -> MailResult | None:
+    async def _discard_copy(self, admitted: Admitted, ref: str) -> MailResult | None:
         if not await self.source.mark_processed(ref):
             return None  # another process was first
         tell(admitted)
@@ -299,25 +305,25 @@ class Service:
         return MailResult(admitted.record.mail_key, "duplicate", admitted.reason)
 
     async def _marked(self, record: Record, ref: str) -> MailResult | None:
-        """The mail is done and only its mark is missing: a process died in between, or marks it just now."""
+        """Mark a finished mail whose mark is missing: a process died in between, or is marking it now."""
         first = await self.source.mark_processed(ref)
         if not record.marked:
             first = await self.records.mark(record) is not None
         if not first:
             return None
-        if record.decision == "ignored" and not record.marked:  # which nobody has told so far
+        if record.decision == "ignored" and not record.marked:  # not reported so far
             tell(Admitted("ignored", record, record.reason))
             return MailResult(record.mail_key, "ignored", record.reason)
         return MailResult(record.mail_key, "marked", run_id=record.run_id if record.runs else None)
 
     async def _work(self, record: Record, packed: Packed | None = None) -> MailResult | None:
-        """See the latest run of a mail through, begin it, or begin the next."""
+        """Finish the latest run of a mail, start it, or start the next."""
         with logger.about(mail_key=record.mail_key, orchestrator=record.orchestrator):
             row = await self._row(record)
             if row is None and not await self.starter.begin(record, packed):
                 row = await self._row(record)  # another process was first
-            if row is not None and not row.now.status.is_end and not await self._ours(row):
-                row = await self._row(record)  # it may have come to its end meanwhile
+            if row is not None and not row.now.status.is_end and not await self._resume_here(row):
+                row = await self._row(record)  # it may have ended in the meantime
                 if row is not None and not row.now.status.is_end:
                     return None
             if row is not None and row.now.status.is_end:
@@ -342,11 +348,11 @@ class Service:
         except RunNotFound:
             return None
 
-    async def _ours(self, row: RunRow) -> bool:
-        """Whether an open run is under way here now.
+    async def _resume_here(self, row: RunRow) -> bool:
+        """Resume an open run here; False if that is not possible.
 
-        One that waits, is under way elsewhere, or began under other step files is not: the first and the last
-        are on the attention list, and none of them keeps the other mails waiting.
+        A run that waits, is driven elsewhere, or was started with other step files cannot be resumed: the
+        first and the last are on the attention list, and none of them blocks other mails.
         """
         if self.engine.active.under_way(row.id) is not None or row.id in self.engine.active.taking:
             return True
@@ -357,7 +363,7 @@ class Service:
         return True
 
     def _due(self, record: Record, row: RunRow) -> bool:
-        """Whether a mail whose run failed is to be run again by itself."""
+        """Whether a mail whose run failed is due to be run again automatically."""
         mail = self.components.settings.mail
         return (
             row.now.status is Status.FAILED
@@ -366,17 +372,17 @@ class Service:
         )
 
     async def _plan(self, record: Record, whole: bool) -> Record | None:
-        """Write down that a mail gets one more run, in the mode of the last unless it begins anew."""
+        """Record one more run of a mail, in the mode of the last run unless it starts over."""
         how = await self.processor.choose() if whole or not record.runs else record.orchestrator
         return await self.records.again(record, whole=whole or not record.runs, orchestrator=how)
 
-    async def _settle(self, record: Record, run: Run, *, asked: bool = False) -> MailResult | None:
+    async def _settle(self, record: Record, run: Run, *, requested: bool = False) -> MailResult | None:
         """Report the end of a run; mark its mail once it has succeeded.
 
-        Of several processes that see its end, one reports it; one that was `asked` by a person always does.
+        Of several processes that see its end, one reports it; a `requested` run is always reported.
         """
         if run.status is Status.RUNNING:
-            return None  # put down, for this process stops
+            return None  # released, because this process is stopping
         if run.status is Status.WAITING:
             question = next((hold.name for hold in run.holds.values()), None)
             return MailResult(record.mail_key, "waiting", question, run_id=run.id)
@@ -391,11 +397,11 @@ class Service:
         if first:
             mail_completed(result)
         if self.components.settings.privacy.keep_bodies_days == 0 and not self._will_run_again(record, run):
-            for number in range(1, record.runs + 1):  # a run that goes on from another shares its texts
+            for number in range(1, record.runs + 1):  # a fork shares the texts of its origin
                 await purge_run(self.engine.store, run_id_of(record.mail_key, number))
         return (
             MailResult(record.mail_key, run.status.value, run.reason, result, run.id)
-            if first or asked
+            if first or requested
             else None
         )
 
@@ -405,7 +411,7 @@ class Service:
         )
 
     async def _look_for_missing(self, began: float) -> None:
-        """Notice mails that are not in the mailbox any more: marked by a process that died, or taken away."""
+        """Record mails that are no longer in the mailbox: marked by a process that died, or removed."""
         for record in await self.records.open(self.source_id):
             if record.ref in self._listed or record.changed_at >= began or record.ref in self._busy:
                 continue
@@ -416,7 +422,7 @@ class Service:
                 await self.records.gone(record)
 
     async def _packed(self, record: Record) -> Packed | None:
-        """A mail from where it lies."""
+        """Read a mail from its source."""
         try:
             arrival = await self.source.fetch(record.ref)
         except (MailGone, ValueError):
@@ -424,7 +430,7 @@ class Service:
         mail = self.intake.read(arrival)
         return pack(mail, self.components.settings.warranty.timezone, self.components.now())
 
-    # -- on a person's word ---------------------------------------------------------------------------------
+    # -- retries on request --------------------------------------------------------------------------------
 
     async def retry(self, record: Record, *, whole: bool = False) -> MailResult | None:
         """Run a mail again on request.
@@ -432,7 +438,7 @@ class Service:
         Raises:
             RunStateError: there is nothing to run again, or another process runs it.
         """
-        refuse = await self._why_not(record)
+        refuse = await self._refusal(record)
         if refuse is not None:
             raise RunStateError(f"Mail {record.mail_key} {refuse}")
         again = await self._plan(record, whole)
@@ -441,11 +447,11 @@ class Service:
         with logger.about(mail_key=again.mail_key, orchestrator=again.orchestrator):
             await self.starter.begin(again)
             run = await self.engine.finish(again.run_id, patience=PATIENCE)
-            told = await self._settle(again, run, asked=True)
-        self._say(told)
-        return told
+            result = await self._settle(again, run, requested=True)
+        self._report(result)
+        return result
 
-    async def _why_not(self, record: Record) -> str | None:
+    async def _refusal(self, record: Record) -> str | None:
         if record.marked:
             return "is processed; there is nothing to run again."
         if record.decision == "unreadable":
@@ -463,5 +469,5 @@ class Service:
 
 
 def counted(counts: Counter[str]) -> dict[str, Any]:
-    """What was done, as plain numbers."""
+    """The counts as plain values."""
     return {"mails": sum(counts.values()), **dict(sorted(counts.items()))}

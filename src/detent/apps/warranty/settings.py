@@ -1,4 +1,4 @@
-"""What a project says about its warranty mailbox: one value, checked, every problem with its place."""
+"""The settings of the warranty mailbox: one checked value; every problem is reported with its place."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ class Words(Part):
 
     @field_validator("timezone")
     @classmethod
-    def _is_one(cls, name: str) -> str:
+    def _zone_exists(cls, name: str) -> str:
         try:
             ZoneInfo(name)
         except (ZoneInfoNotFoundError, ValueError):
@@ -192,11 +192,13 @@ class Words(Part):
         return name
 
     def contact(self, topic: str | None = None) -> str:
-        """Whom to name for a topic; the default where nobody is named for it."""
+        """The contact for a topic; the default contact if the topic has none."""
         for contact in self.contacts:
             if contact.topic == topic:
                 return contact.text
-        return next((one.text for one in self.contacts if one.topic == "default"), self.contacts[0].text)
+        return next(
+            (contact.text for contact in self.contacts if contact.topic == "default"), self.contacts[0].text
+        )
 
 
 class Privacy(Part):
@@ -231,9 +233,9 @@ class WarrantySettings:
     privacy: Privacy
     eval: Evals
 
-    def path(self, said: str) -> Path:
-        """A path as the settings mean it."""
-        return self.folder / Path(said).expanduser()
+    def path(self, text: str) -> Path:
+        """A path in the settings, relative to the project's folder."""
+        return self.folder / Path(text).expanduser()
 
 
 HEADINGS: Mapping[str, type[Part]] = {
@@ -249,45 +251,48 @@ HEADINGS: Mapping[str, type[Part]] = {
 
 
 def read(values: Mapping[str, Any], folder: Path, place: Any = None) -> WarrantySettings:
-    """The application's settings from a project's; `ConfigurationError` lists everything wrong.
+    """The application's settings from a project's.
 
-    `place` tells where a key was said, given the way to it.
+    `place` returns the place of a key, given the path of keys to it.
+
+    Raises:
+        ConfigurationError: lists everything wrong.
     """
-    made, problems = _made(values, folder, place)
+    parts, problems = _read_headings(values, folder, place)
     if problems:
         lines = "\n".join(f"  {problem}" for problem in problems)
         raise ConfigurationError(
             problems[0] if len(problems) == 1 else f"The settings have {len(problems)} problems:\n{lines}"
         )
-    return WarrantySettings(folder, **made)
+    return WarrantySettings(folder, **parts)
 
 
 def wrong_values(values: Mapping[str, Any], folder: Path, place: Any = None) -> list[str]:
-    """What is wrong with the values of known keys, for whoever tells of unknown ones already."""
-    return _made(values, folder, place, unknown=False)[1]
+    """Problems with the values of known keys, for a caller that already reports unknown keys."""
+    return _read_headings(values, folder, place, unknown=False)[1]
 
 
-def _made(
+def _read_headings(
     values: Mapping[str, Any], folder: Path, place: Any, *, unknown: bool = True
 ) -> tuple[dict[str, Any], list[str]]:
-    """The headings, as far as they can be used, and what is wrong with them, in the order of the keys."""
-    made: dict[str, Any] = {}
+    """The usable headings, and the problems, in the order of the keys."""
+    parts: dict[str, Any] = {}
     problems: list[str] = []
 
-    def wrong(way: tuple[str, ...], message: str) -> None:
-        where = f"{place(way)}: " if place is not None else ""
+    def wrong(keys: tuple[str, ...], message: str) -> None:
+        where = f"{place(keys)}: " if place is not None else ""
         problems.append(f"{where}{message}")
 
-    for name in sorted(HEADINGS, key=lambda one: [*values, one].index(one)):
-        said = values.get(name)
+    for name in sorted(HEADINGS, key=lambda heading: [*values, heading].index(heading)):
+        value = values.get(name)
         try:
-            made[name] = HEADINGS[name].model_validate(said if said is not None else {})
+            parts[name] = HEADINGS[name].model_validate(value if value is not None else {})
         except ValidationError as error:
-            for way, code, message in heading_problems(error, HEADINGS[name], name):
+            for keys, code, message in heading_problems(error, HEADINGS[name], name):
                 if unknown or code != UNKNOWN:
-                    wrong(way, message)
-    playbook = made.get("playbook")
-    orchestration = made.get("orchestration")
+                    wrong(keys, message)
+    playbook = parts.get("playbook")
+    orchestration = parts.get("orchestration")
     for key in values.get("playbook") or () if playbook is not None else ():
         retired = key == "scenarios_dir" and orchestration is not None and not orchestration.legacy_available
         if (
@@ -300,4 +305,4 @@ def _made(
                 f"'playbook.{key}': there is no folder '{getattr(playbook, key)}'. Leave the key out to use "
                 "what ships; `detent warranty init DIR` copies it for editing.",
             )
-    return made, problems
+    return parts, problems

@@ -1,6 +1,6 @@
-"""What has to answer before mails are taken in: the CRM, and the models that steps were given to.
+"""Checks before mails are taken in: the CRM, and the models that perform steps.
 
-Mail servers say for themselves whether they can be used, when they are opened.
+Mail servers are checked when they are opened.
 """
 
 from __future__ import annotations
@@ -25,13 +25,17 @@ if TYPE_CHECKING:
     from detent.engine.engine import Engine
 
 NOBODY = "SN00000"
-"""A serial number to ask for, whether or not there is such a device."""
+"""A serial number for a test query; there need be no such device."""
 PATIENCE = 10.0
-"""Seconds a model's server has to take a connection."""
+"""Seconds a model's server has to accept a connection."""
 
 
 async def check_crm(components: Components) -> None:
-    """Ask a CRM something, so that one that cannot be used is noticed at the start; `IntegrationMissing`."""
+    """Query the CRM, so that problems are noticed at the start.
+
+    Raises:
+        IntegrationMissing: the CRM cannot be used.
+    """
     tools = components.settings.tools
     try:
         if tools.registry == "crm":
@@ -46,7 +50,7 @@ async def check_crm(components: Components) -> None:
 
 
 async def _check_tickets(client: Any) -> None:
-    """A CRM that only keeps tickets need not know of devices: it has to be there, and to let us in."""
+    """Check a CRM for tickets only: it need not know devices, but must be reachable and accept our login."""
     from detent.adapters.crm.faults import CrmFault
 
     try:
@@ -60,21 +64,26 @@ async def _check_tickets(client: Any) -> None:
 
 
 async def check_models(components: Components, engine: Engine, *, legacy: bool) -> None:
-    """Make sure that whoever steps were given to can be asked; `IntegrationMissing` says what is missing.
+    """Check that the models of agent steps can be used.
 
-    A step that is an agent's with no model configured at all is no mistake: its handler performs it.
+    An agent step without any configured model is allowed: its handler performs it.
+
+    Raises:
+        IntegrationMissing: names the model that cannot be used.
     """
     source = dispatcher_of(engine).settings.executors
     if source is None or dispatcher_of(engine).settings.force_deterministic:
         return
-    asked = dict.fromkeys(provider or source.default for provider in _providers(components, engine, legacy))
-    for provider in asked:
+    providers = dict.fromkeys(
+        provider or source.default for provider in _providers(components, engine, legacy)
+    )
+    for provider in providers:
         if provider is not None:
             await _check_model(engine, provider)
 
 
 def _providers(components: Components, engine: Engine, legacy: bool) -> Iterator[str | None]:
-    """The providers that will be asked; None stands for the default one."""
+    """The providers in use; None stands for the default one."""
     flow = components.flow
     for own in ({}, *_arms(components.settings)):
         for step in flow.steps.values():
@@ -88,7 +97,7 @@ def _providers(components: Components, engine: Engine, legacy: bool) -> Iterator
 
 
 def _arms(settings: WarrantySettings) -> Iterator[dict[str, dict[str, Any]]]:
-    """What the sides of an experiment say about steps."""
+    """The step configuration of each arm of an experiment."""
     experiment = settings.orchestration.router.experiment
     if experiment is not None:
         yield from (arm.steps for arm in experiment.arms.values() if arm.steps and arm.share)
@@ -108,7 +117,7 @@ async def _check_model(engine: Engine, provider: str) -> None:
 
 
 async def _reach(provider: str, address: str) -> None:
-    """Connect to a model's server and leave again. Behind a proxy only a question would tell."""
+    """Connect to a model's server and disconnect. Skipped behind a proxy, where only a request would tell."""
     parts = urlsplit(address)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     if getproxies() and not _here(host):
@@ -118,7 +127,7 @@ async def _reach(provider: str, address: str) -> None:
             _, writer = await asyncio.open_connection(host, port)
     except OSError as error:  # a time-out is one
         raise IntegrationMissing(
-            f"The model '{provider}' cannot be used: nobody answers at {host}:{port} "
+            f"The model '{provider}' cannot be used: there is no answer at {host}:{port} "
             f"({type(error).__name__}). Start its server, correct its base_url, or give its steps back to "
             f"their handlers (mode: deterministic)."
         ) from error

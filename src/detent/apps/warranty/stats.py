@@ -24,28 +24,28 @@ from detent.kernel.status import Status
 
 FLOW = "warranty"
 MOST_PATHS = 1000
-"""Different paths that are counted apart."""
+"""Number of different paths that are counted separately."""
 OTHERS = "others"
 UNDER_WAY = "under way"
 SHOWN = 10
-"""Paths shown to people."""
+"""Number of paths shown to people."""
 TROUBLED = (Status.FAILED, Status.DEGRADED)
 
 
 @dataclass(frozen=True, slots=True)
 class StepStats:
-    """What the visits to one step add up to."""
+    """The totals of the visits to one step."""
 
     step: str
     visits: int
     runs: int
-    """Runs that came here."""
+    """Runs that visited the step."""
     share: float
-    """Of all runs."""
+    """Share of all runs."""
     failures: Mapping[str, int]
     """Runs that failed or were degraded here, by reason."""
     fallbacks: Mapping[str, int]
-    """Visits that were an agent's and were decided by code, by reason."""
+    """Visits in which the handler replaced the agent, by reason."""
     attempts: int
     p50_ms: float | None
     p95_ms: float | None
@@ -66,7 +66,7 @@ class Trouble(NamedTuple):
 
 
 class Flagged(NamedTuple):
-    """Runs that were given a flag on their way: they went on, and somebody may want to look."""
+    """Runs with a flag: they continued, but may deserve a look."""
 
     flag: str
     runs: int
@@ -76,7 +76,7 @@ class Flagged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MailboxStats:
-    """What all runs add up to."""
+    """The totals of all runs."""
 
     runs: int
     steps: tuple[StepStats, ...]
@@ -98,9 +98,9 @@ class MailboxStats:
             "steps": [step.to_plain() for step in self.steps],
             "paths": [{"path": path, "runs": number} for path, number in self.paths.items()],
             "ends": dict(self.ends),
-            "troubles": [one._asdict() for one in self.troubles],
+            "troubles": [trouble._asdict() for trouble in self.troubles],
             "legacy": dict(self.legacy),
-            "flags": [one._asdict() for one in self.flags],
+            "flags": [flagged._asdict() for flagged in self.flags],
         }
 
     def lines(self) -> list[str]:
@@ -109,7 +109,7 @@ class MailboxStats:
 
 
 async def mailbox_stats(store: Store, since: float | None = None) -> MailboxStats:
-    """Add up the runs created since a time, or all there are."""
+    """Add up the runs created since a time, or all runs."""
     sums = _Sums()
     async for row in rows_of(store, RunQuery(flow=FLOW, since=since)):
         entries = [entry async for entry in read(store, row.id)]
@@ -186,32 +186,32 @@ class _Sums:
 
 
 def count_path(paths: Counter[str], done: Sequence[StepVisit]) -> None:
-    """Count the path of a run; beyond `MOST_PATHS` different ones, among the others."""
+    """Count the path of a run; beyond `MOST_PATHS` different paths, under `OTHERS`."""
     path = drawn([visit.step_name for visit in done])
     paths[path if path in paths or len(paths) < MOST_PATHS else OTHERS] += 1
 
 
 def _copied(entries: Sequence[Entry]) -> int:
-    """How many visits of a journal are copied from the run this one goes on from."""
+    """How many visits of a journal are copied from the run this one was forked from."""
     started = entries[0].body if entries else None
     origin = started.forked_from if isinstance(started, Started) else None
     return len(visits(entries[: int(origin["seq"])])) if origin else 0
 
 
 def _flags(entries: Sequence[Entry]) -> set[str]:
-    """Flags a run was given, with its mail or by a step."""
-    found: set[str] = set()
+    """Flags of a run, from its mail or from a step."""
+    flags: set[str] = set()
     for entry in entries:
         body = entry.body
         if isinstance(body, Started):
-            found.update(body.data.get("flags") or ())
+            flags.update(body.data.get("flags") or ())
         elif isinstance(body, Moved):
-            found.update(body.append.get("flags") or ())
-    return found
+            flags.update(body.append.get("flags") or ())
+    return flags
 
 
 def _end(row: RunRow) -> str:
-    """How a run ended: the end it came to, or how it stands."""
+    """The end of a run, or its status if it has not ended."""
     if not row.now.status.is_end:
         return UNDER_WAY if row.now.status is Status.RUNNING else row.now.status.value
     if row.now.status is Status.FAILED:
@@ -220,7 +220,7 @@ def _end(row: RunRow) -> str:
 
 
 def _failing_step(entries: Sequence[Entry], done: Sequence[StepVisit]) -> str:
-    """The step a run failed in; of one that made too many, the step it did not begin any more."""
+    """The step in which a run failed; if it exceeded the limit of steps, the step it did not start."""
     for entry in reversed(entries):
         if isinstance(entry.body, Moved) and entry.body.to in (FAILED, DEGRADED):
             return entry.body.frm
@@ -248,10 +248,13 @@ def _lines(stats: MailboxStats) -> list[str]:
     if len(shown) > SHOWN:
         lines.append(f"  and {count(len(shown) - SHOWN, 'more path')}")
     if stats.troubles:
-        troubles = [(f"  {one.step}", one.reason, f"{one.count:,}", one.run) for one in stats.troubles]
+        troubles = [
+            (f"  {trouble.step}", trouble.reason, f"{trouble.count:,}", trouble.run)
+            for trouble in stats.troubles
+        ]
         lines += ["", "where runs fail", *columns(troubles, frozenset({2}))]
     if stats.flags:
-        flagged = [(f"  {one.flag}", f"{one.runs:,}", one.run) for one in stats.flags]
+        flagged = [(f"  {item.flag}", f"{item.runs:,}", item.run) for item in stats.flags]
         lines += ["", "flagged, with the latest run", *columns(flagged, frozenset({1}))]
     if stats.legacy:
         lines += ["", "legacy mode", *_table(stats.legacy.items(), sum(stats.legacy.values()))]

@@ -1,4 +1,4 @@
-"""The statistics of the mailbox as a page: one HTML file that needs nothing beside itself."""
+"""The statistics of the mailbox as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ td.path code { white-space: normal; }
 
 
 def page(stats: MailboxStats, *, now: float, since: float | None = None, line: str | None = None) -> str:
-    """The page. `line` says that the mailbox has gone back to legacy mode, when it has."""
+    """The page. `line` is the rollback's line, shown while the mailbox is in legacy mode."""
     span = f"since {_when(since)}" if since is not None else "from the first run on"
     parts = [
         "<!doctype html>",
@@ -69,18 +69,18 @@ def _paths(stats: MailboxStats) -> str:
 def _troubles(stats: MailboxStats) -> str:
     rows = [
         [
-            ("", f"<code>{escape(one.step)}</code>"), ("", escape(one.reason)), ("n", f"{one.count:,}"),
-            ("", f"<code>{escape(one.run)}</code>"),
+            ("", f"<code>{escape(trouble.step)}</code>"), ("", escape(trouble.reason)),
+            ("n", f"{trouble.count:,}"), ("", f"<code>{escape(trouble.run)}</code>"),
         ]
-        for one in stats.troubles
+        for trouble in stats.troubles
     ]  # fmt: skip
     return _table("troubles", "Where runs fail", ("step", "reason", "#runs", "the latest"), rows)
 
 
 def _flags(stats: MailboxStats) -> str:
     rows = [
-        [("", escape(one.flag)), ("n", f"{one.runs:,}"), ("", f"<code>{escape(one.run)}</code>")]
-        for one in stats.flags
+        [("", escape(flagged.flag)), ("n", f"{flagged.runs:,}"), ("", f"<code>{escape(flagged.run)}</code>")]
+        for flagged in stats.flags
     ]
     return _table("flags", "Flagged", ("flag", "#runs", "the latest"), rows)
 

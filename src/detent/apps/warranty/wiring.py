@@ -1,4 +1,4 @@
-"""Everything one mailbox is made of, put together from its settings: registry, tickets, mail, the flow."""
+"""The components of one mailbox, built from its settings: registry, tickets, mail, the flow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Environment = Mapping[str, str]
 
 @dataclass(slots=True)
 class Components:
-    """One mailbox, wired. Opened and closed by the engine, as a need of its flows."""
+    """The components of a mailbox. The engine opens and closes them, as a need of its flows."""
 
     settings: WarrantySettings
     registry: WarrantySource
@@ -37,7 +37,7 @@ class Components:
     handlers: Handlers
     now: Callable[[], datetime]
     crm: Any = None
-    """The client of the CRM, where one is used."""
+    """The client of the CRM, if one is used."""
 
     @classmethod
     def of(
@@ -55,15 +55,17 @@ class Components:
         check: bool = True,
         environ: Environment | None = None,
     ) -> Components:
-        """The office the settings describe; parts given here take the place of theirs.
+        """The components the settings describe; arguments replace single components.
 
-        `wrap` may put something around each tool. `folder` takes the step files from elsewhere.
+        `wrap` may wrap each tool. `folder` is another folder of step files.
         """
         environ = os.environ if environ is None else environ
         database = settings.path(settings.tools.database)
         crm: Any = None
-        wanted = [settings.tools.registry] * (registry is None) + [settings.tools.tickets] * (tickets is None)
-        if "crm" in wanted:
+        backends = [settings.tools.registry] * (registry is None) + [settings.tools.tickets] * (
+            tickets is None
+        )
+        if "crm" in backends:
             crm = _crm(settings)
         if registry is None:
             registry = _crm_registry(crm) if settings.tools.registry == "crm" else Registry(database)
@@ -74,14 +76,20 @@ class Components:
             settings.mail.from_,
             envelope_from=settings.mail.smtp.envelope_from, now=now,
         )  # fmt: skip
-        made = tools(settings, registry, tickets, out)
+        built_tools = tools(settings, registry, tickets, out)
         if wrap is not None:
-            made = [wrap(tool) for tool in made]
+            built_tools = [wrap(tool) for tool in built_tools]
         handlers = Handlers(settings, WORDS.extended(settings.warranty.words))
         flow = warranty_flow(
-            settings, made, handlers=handlers, agents=agents, overlay=overlay, folder=folder, check=check
+            settings,
+            built_tools,
+            handlers=handlers,
+            agents=agents,
+            overlay=overlay,
+            folder=folder,
+            check=check,
         )
-        components = cls(settings, registry, tickets, out, made, flow, handlers, now, crm)
+        components = cls(settings, registry, tickets, out, built_tools, flow, handlers, now, crm)
         flow.needs.append(components)
         return components
 
@@ -90,7 +98,7 @@ class Components:
         await self.replies.open()
 
     async def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         for part in (self.replies, self.tickets, self.registry):
             close = getattr(part, "close", None)
             if close is not None:

@@ -1,6 +1,6 @@
-"""Everything wrong with a playbook, all at once: file, line, code, and the nearest right name.
+"""Checks a playbook and reports every problem at once: file, line, code, and the nearest valid name.
 
-What is wrong with one file by itself comes from `reading`; here its files are held against each other, the
+`reading` reports the problems of a single file; this module checks the files against each other, the
 registered functions and the templates.
 """
 
@@ -44,21 +44,21 @@ def check_playbook(
     language: str | None = None,
     load: Load = imported,
 ) -> list[Problem]:
-    """Everything wrong with a folder, in order of place.
+    """Every problem of a folder, in order of place.
 
-    `tools` are the registered functions: names, or tools by name, whose kinds are then checked as well. What
-    the manifest's modules hold is added to them; `load` gives those modules.
+    `tools` are the registered functions: names, or tools by name, whose kinds are then checked as well.
+    Functions of the manifest's modules are added to them; `load` imports those modules.
     """
     playbook, problems = read_playbook(folder, overlays=overlays, language=language)
-    given: dict[str, Tool | None] = dict(tools) if isinstance(tools, Mapping) else dict.fromkeys(tools)
+    registered: dict[str, Tool | None] = dict(tools) if isinstance(tools, Mapping) else dict.fromkeys(tools)
     names = Names(
-        playbook, [one for one in given.values() if isinstance(one, Tool)], handlers, validators, load
+        playbook, [tool for tool in registered.values() if isinstance(tool, Tool)], handlers, validators, load
     )
-    known: dict[str, Tool | None] = {**given, **names.tools}
+    known: dict[str, Tool | None] = {**registered, **names.tools}
     problems += names.problems
     problems += problems_of(
         playbook, known, names.handlers, names.validators, agents=agents,
-        usual={**playbook.manifest.arguments, **(arguments or {})}, told=problems,
+        usual={**playbook.manifest.arguments, **(arguments or {})}, reported=problems,
     )  # fmt: skip
     return in_order(problems)
 
@@ -72,30 +72,30 @@ def problems_of(
     agents: Iterable[str] = (),
     usual: Mapping[str, Any] | None = None,
     values: Iterable[str] = (),
-    told: Iterable[Problem] = (),
+    reported: Iterable[Problem] = (),
 ) -> list[Problem]:
-    """What is wrong between the files of a playbook, and between them and what is registered.
+    """Problems between the files of a playbook, and between them and the registered functions.
 
-    What only follows from problems that were `told` already is left out: one mistake is told once.
+    Problems that merely follow from those in `reported` are left out, so that each mistake is reported once.
     """
     check = _Check(playbook, tools, handlers, validators, set(agents), usual or {}, tuple(values))
-    check.heard(told)
+    check.note_reported(reported)
     return check.problems()
 
 
 def redirect_of(manifest: Manifest) -> EffectDeclaration | None:
-    """The effect a degraded run leaves behind, as the manifest declares it."""
+    """The effect proposed when a run is degraded, as the manifest declares it."""
     if manifest.redirect is None:
         return None
-    ((function, said),) = manifest.redirect.items()
-    template = said.get("template")
+    ((function, options),) = manifest.redirect.items()
+    template = options.get("template")
     templates = template if isinstance(template, dict) else {BODY_ARGUMENT: template} if template else {}
-    args = {key: value for key, value in said.items() if key != "template"}
+    args = {key: value for key, value in options.items() if key != "template"}
     return EffectDeclaration(function, args, templates, path="redirect")
 
 
 class _Check:
-    """One look at a playbook."""
+    """One check of a playbook."""
 
     def __init__(
         self,
@@ -114,17 +114,17 @@ class _Check:
         self.agents = agents
         self.usual = usual
         self.values = values
-        """What texts may insert beside the data."""
-        self.found: list[Problem] = []
+        """Names that texts may insert besides keys of the data."""
+        self.findings: list[Problem] = []
         self.files = playbook.loader.files()
         self.used: set[tuple[str, str | None]] = set()
         """Templates some step uses: base and variant."""
         self.unclear: set[str] = set()
-        """What cannot be judged, as something that was told already stands before it: P14, P16, W02."""
+        """Codes of checks that reported problems make impossible: P14, P16, W02."""
 
-    def heard(self, told: Iterable[Problem]) -> None:
-        """Note what problems that were told make unclear."""
-        for problem in told:
+    def note_reported(self, reported: Iterable[Problem]) -> None:
+        """Note which checks the reported problems make impossible."""
+        for problem in reported:
             if problem.severity == "warning":
                 continue
             if problem.place.file != self.playbook.manifest_shown:
@@ -136,10 +136,10 @@ class _Check:
 
     def wrong(self, step: InstructionFile, code: str, path: str, message: str) -> None:
         shown = self.playbook.loader.shown(self.files.get(step.id, step.path))
-        self.found.append(Problem(code, message, step.place(path)._replace(file=shown), path))
+        self.findings.append(Problem(code, message, step.place(path)._replace(file=shown), path))
 
     def in_manifest(self, code: str, key: str, message: str) -> None:
-        self.found.append(Problem(code, message, self.playbook.manifest.place(key), key))
+        self.findings.append(Problem(code, message, self.playbook.manifest.place(key), key))
 
     def problems(self) -> list[Problem]:
         """All of them."""
@@ -151,41 +151,41 @@ class _Check:
             self.handler(step)
             self.form(step)
             self.placeholders(step)
-        self.ways()
+        self.reachability()
         self.redirect()
         self.unused_templates()
-        return self.found
+        return self.findings
 
-    # -- names and ways -------------------------------------------------------------------------------------
+    # -- names and paths ------------------------------------------------------------------------------------
 
     def names(self) -> None:
-        """P11: everything steps go by is theirs alone."""
+        """P11: every name and alias belongs to one step."""
         taken: dict[str, str] = {folded(end): end for end in ENDS}
         for step in self.playbook.steps.values():
             for name in step.names:
                 owner = taken.setdefault(folded(name), step.id)
                 if owner == step.id or (owner in ENDS and folded(name) == folded(step.id)):
-                    continue  # the latter was told when the file was read
+                    continue  # the latter was reported when the file was read
                 if folded(step.name) == folded(owner) and name not in step.aliases:
-                    continue  # a copy that still has the other's name: that was told, too
+                    continue  # a copy that still has the other's name: that was reported, too
                 written = name in step.aliases
-                way = ("aliases", step.aliases.index(name)) if written else ("name",)
-                what = "the name of an end" if owner in ENDS else f"a name of step '{owner}', too"
-                self.wrong(step, "P11", path_of(*way), f"'{name}' is {what}. Give it another name.")
+                path = ("aliases", step.aliases.index(name)) if written else ("name",)
+                conflict = "the name of an end" if owner in ENDS else f"a name of step '{owner}', too"
+                self.wrong(step, "P11", path_of(*path), f"'{name}' is {conflict}. Give it another name.")
 
     def targets(self, step: InstructionFile) -> None:
-        """P10: what follows is a step."""
-        there = [*self.files, *ENDS]
+        """P10: every target of `next` is a step."""
+        known = [*self.files, *ENDS]
         for index, edge in enumerate(step.next):
             if folded(edge.to) in self.playbook.aliases:
                 continue
-            hint = nearest(edge.to, there)
-            names = "" if hint and len(there) > 30 else f" Steps: {', '.join(there)}."
+            hint = nearest(edge.to, known)
+            names = "" if hint and len(known) > 30 else f" Steps: {', '.join(known)}."
             message = f"next names '{edge.to}', which is no step here.{hint}{names}"
             self.wrong(step, "P10", path_of("next", index, "to"), message)
 
     def shadows(self, step: InstructionFile) -> None:
-        """P18: an edge that can never be taken, as one without condition stands before it."""
+        """P18: an edge that can never be taken, because an edge without a condition stands before it."""
         always: list[str] = []
         for index, edge in enumerate(self.playbook.edges[step.id]):
             chosen = step.declarative or bool(step.form)  # the first edge that holds is taken
@@ -200,26 +200,26 @@ class _Check:
             ):  # else it is malformed
                 always.append(edge.to)
 
-    def ways(self) -> None:
+    def reachability(self) -> None:
         """P12 and P13: every step can be reached, and can reach the end.
 
-        A file that cannot be read is taken to lead to whatever it mentions, a misspelt target to what it
-        looks like, so that one mistake is told once.
+        An unreadable file is assumed to lead to every step it mentions, a misspelt target to the nearest
+        name, so that each mistake is reported once.
         """
         playbook = self.playbook
-        there = list(self.files)
+        stems = list(self.files)
         edges: dict[str, set[str]] = {}
         unclear: set[str] = set()
         for name, text in playbook.texts.items():
-            edges[name] = {other for other in there if other in text}
+            edges[name] = {other for other in stems if other in text}
             unclear.add(name)
         for step in playbook.steps.values():
             row = edges[step.id] = set()
             for edge in playbook.edges[step.id]:
-                if edge.to in there or edge.to in ENDS:
+                if edge.to in stems or edge.to in ENDS:
                     row.add(edge.to)
                 else:
-                    close = get_close_matches(edge.to, there, n=1, cutoff=0.5)
+                    close = get_close_matches(edge.to, stems, n=1, cutoff=0.5)
                     row.update(close)
                     unclear.add(step.id)
             if len(step.next) < _items(step):  # some item could not be read
@@ -231,7 +231,7 @@ class _Check:
         for name, row in edges.items():
             for to in row:
                 back.setdefault(to, set()).add(name)
-        leave = reached({DONE, *unclear, *(one for one, row in edges.items() if not row)}, back)
+        leave = reached({DONE, *unclear, *(stem for stem, row in edges.items() if not row)}, back)
         for step in playbook.steps.values():
             if step.id not in reachable:
                 message = (
@@ -274,30 +274,32 @@ class _Check:
     def uses(
         self, step: InstructionFile, function: str, place: str, kind: str, args: Mapping[str, Any]
     ) -> None:
-        """A function used by `call` or `effects`."""
-        path = next((one for one in (below(place, function), place) if one in step.places), place)
-        if not self.declares(step, function, path):
+        """P14: a function of `call` or `effects` is declared, of the right kind, and takes the arguments."""
+        key_path = next(
+            (candidate for candidate in (below(place, function), place) if candidate in step.places), place
+        )
+        if not self.declares(step, function, key_path):
             return
         tool = self.tools.get(function)
         if tool is None:
             return
         if tool.kind != kind:
             used = "call asks queries" if kind == "query" else "effects are no queries"
-            self.wrong(step, "P14", path, f"'{function}' is a {tool.kind}; {used}.")
+            self.wrong(step, "P14", key_path, f"'{function}' is a {tool.kind}; {used}.")
             return
         usual = self.usual.get(function, {}) if kind == "effect" else {}
         if callable(usual) or "P14" in self.unclear:
-            return  # what it gives is known only in a run, or when the manifest can be read
-        given = {**usual, **args}
-        if misfit := _misfit(tool, given):
-            self.wrong(step, "P14", path, misfit)
+            return  # its arguments are known only in a run, or once the manifest can be read
+        arguments = {**usual, **args}
+        if misfit := _misfit(tool, arguments):
+            self.wrong(step, "P14", key_path, misfit)
 
     def handler(self, step: InstructionFile) -> None:
-        """P16: somebody can perform it."""
+        """P16: every step has a handler, declarations or an agent, and its functions exist."""
         if step.handler is not None:
-            found = self.handlers.find(step.handler)
-            if isinstance(found, str) and not self.unsure(step.handler):
-                self.wrong(step, "P16", "handler", f"the handler cannot be used: {found}")
+            function = self.handlers.find(step.handler)
+            if isinstance(function, str) and not self.unsure(step.handler):
+                self.wrong(step, "P16", "handler", f"the handler cannot be used: {function}")
         elif not step.declarative:
             agent = step.mode is StepMode.AGENT or step.id in self.agents
             if agent:
@@ -307,43 +309,50 @@ class _Check:
                 message = "has no handler: say `handler`, or `call` and `effects`, or `mode: agent`."
                 self.wrong(step, "P16", "name", message)
         if step.validator is not None:
-            found = self.validators.find(step.validator)
-            if isinstance(found, str) and not self.unsure(step.validator):
-                self.wrong(step, "P16", "validator", f"the validator cannot be used: {found}")
+            function = self.validators.find(step.validator)
+            if isinstance(function, str) and not self.unsure(step.validator):
+                self.wrong(step, "P16", "validator", f"the validator cannot be used: {function}")
 
     def unsure(self, name: str) -> bool:
-        """Whether a function may stand in a module that could not be read, or was misspelt itself."""
+        """Whether a function may be in a module that could not be read."""
         return "P16" in self.unclear and ":" not in name
 
     def form(self, step: InstructionFile) -> None:
-        """P14, P16, P21: what a form refers to is there."""
+        """P14, P16, P21: the functions, keys and arguments that a form refers to exist."""
         named: list[tuple[tuple[str, ...], str | None, str]] = []
         named.append((("conclude",), step.conclude, "what concludes from an agent's answer"))
         for field in step.form:
-            way = ("form", field.name)
-            found = field.candidates
-            named.append(((*way, "candidates"), found.function if found else None, "what finds candidates"))
-            if found is not None and field.name in step.needs:
+            path = ("form", field.name)
+            candidates = field.candidates
+            named.append(
+                ((*path, "candidates"), candidates.function if candidates else None, "what finds candidates")
+            )
+            if candidates is not None and field.name in step.needs:
                 message = f"'{field.name}' is one of the step's needs, too. Give the field another name."
-                self.wrong(step, "P21", path_of(*way), message)
-            if found is not None and found.within is not None and not _among(found.within, step.needs):
-                message = f"'{found.within}' is none of the step's needs.{nearest(found.within, step.needs)}"
-                self.wrong(step, "P21", path_of(*way, "candidates", "in"), message)
+                self.wrong(step, "P21", path_of(*path), message)
+            if (
+                candidates is not None
+                and candidates.within is not None
+                and not _among(candidates.within, step.needs)
+            ):
+                hint = nearest(candidates.within, step.needs)
+                message = f"'{candidates.within}' is none of the step's needs.{hint}"
+                self.wrong(step, "P21", path_of(*path, "candidates", "in"), message)
             if field.fills is not None:
-                self.fills(step, field.fills, path_of(*way, "fills"))
-        for place, name, what in named:
+                self.fills(step, field.fills, path_of(*path, "fills"))
+        for place, name, role in named:
             if name is None or self.unsure(name):
                 continue
-            if isinstance(said := self.handlers.find(name), str):
-                self.wrong(step, "P16", path_of(*place), f"{what} cannot be used: {said}")
+            if isinstance(function := self.handlers.find(name), str):
+                self.wrong(step, "P16", path_of(*place), f"{role} cannot be used: {function}")
 
     def fills(self, step: InstructionFile, target: str, path: str) -> None:
         """A field fills an argument of an effect that the step's own code proposes."""
         function, _, argument = target.rpartition(".")
         if not self.declares(step, function, path):
             return
-        if step.handler is None and function not in [one.function for one in step.effects]:
-            message = f"nothing proposes '{function}': say it in `effects`, or give the step a handler."
+        if step.handler is None and function not in [effect.function for effect in step.effects]:
+            message = f"nothing proposes '{function}': list it in `effects`, or give the step a handler."
             self.wrong(step, "P21", path, message)
         tool = self.tools.get(function)
         if tool is not None and tool.kind != "effect":
@@ -356,24 +365,33 @@ class _Check:
     # -- templates ------------------------------------------------------------------------------------------
 
     def placeholders(self, step: InstructionFile) -> None:
-        """P17: templates are there, and what is put into them is the step's to use."""
+        """P17: templates exist, and their placeholders are among the keys the step may use."""
         for path, value in step.values():
-            for one in placeholders(value):
-                self.placeholder(step, one.key, path, one.alone, self.earlier(step, path))
+            for placeholder in placeholders(value):
+                self.placeholder(step, placeholder.key, path, placeholder.alone, self.earlier(step, path))
         for effect in step.effects:
             earlier = self.earlier(step, effect.path)
             for name in effect.templates.values():
-                variants = [None, *(one.name for one in step.variant)]
+                variants = [None, *(variant.name for variant in step.variant)]
                 for text, file in self.texts(step, name, variants, effect.path):
-                    for one in placeholders(text):
+                    for placeholder in placeholders(text):
                         self.placeholder(
-                            step, one.key, effect.path, False, earlier, f"{file}, line {one.line}: "
+                            step,
+                            placeholder.key,
+                            effect.path,
+                            False,
+                            earlier,
+                            f"{file}, line {placeholder.line}: ",
                         )
 
     def earlier(self, step: InstructionFile, place: str) -> tuple[str, ...]:
-        """Functions of the effects that stand before one."""
-        places = [one.path for one in step.effects]
-        return tuple(one.function for one in step.effects[: places.index(place)]) if place in places else ()
+        """Functions of the effects that precede the one at a path."""
+        places = [effect.path for effect in step.effects]
+        return (
+            tuple(effect.function for effect in step.effects[: places.index(place)])
+            if place in places
+            else ()
+        )
 
     def placeholder(
         self,
@@ -389,9 +407,9 @@ class _Check:
                 message = f"{where}{{{{{key}}}}} is known only later, so it must be the whole argument."
                 self.wrong(step, "P17", path, message)
             return
-        stated = [one.name for one in step.form if one.fills is None and step.conclude is None]
+        stated = [field.name for field in step.form if field.fills is None and step.conclude is None]
         known = [*step.needs, *step.outputs, *stated, *(call.into for call in step.call), *self.values]
-        if key == LANGUAGE or any(key == one or key.startswith(f"{one}.") for one in known):
+        if key == LANGUAGE or any(key == known_key or key.startswith(f"{known_key}.") for known_key in known):
             return
         message = f"{where}{{{{{key}}}}} is not in the step's needs or outputs.{nearest(key, known)}"
         self.wrong(step, "P17", path, message)
@@ -399,7 +417,7 @@ class _Check:
     def texts(
         self, step: InstructionFile | None, name: str, variants: Iterable[str | None], place: str
     ) -> list[tuple[str, str]]:
-        """The texts of a template in all its variants and languages; what is missing is told."""
+        """The texts of a template in all its variants and languages; reports missing files."""
         templates: TemplateSet = self.playbook.templates
         base = templates.base(name)
 
@@ -410,13 +428,13 @@ class _Check:
                 self.wrong(step, "P17", f"{place}.template", message)
 
         if base is None:
-            known = sorted({one.base for one in templates})
-            there = f" Templates: {', '.join(known)}." if known else ""
+            known = sorted({template.base for template in templates})
+            listed = f" Templates: {', '.join(known)}." if known else ""
             stem = step.id if step is not None and step.id.startswith(name) else name
             file = f"{stem}.{templates.language}.txt"
-            missing(f"there is no template '{name}': write the file '{file}'.{nearest(name, known)}{there}")
+            missing(f"there is no template '{name}': write the file '{file}'.{nearest(name, known)}{listed}")
             return []
-        found: list[tuple[str, str]] = []
+        texts: list[tuple[str, str]] = []
         for variant in variants:
             self.used.add((base, variant))
             for language in templates.languages():
@@ -426,13 +444,13 @@ class _Check:
                     missing(f"there is no template file '{file}'.")
                     continue
                 try:
-                    found.append((templates.text(template), template.path.name))
+                    texts.append((templates.text(template), template.path.name))
                 except UnicodeDecodeError as error:
                     missing(f"template '{template.path.name}' is not UTF-8 text (byte {error.start}).")
-        return found
+        return texts
 
     def redirect(self) -> None:
-        """The manifest's redirect names a function and a template that are there."""
+        """P14, P17: the manifest's redirect names an existing function and template."""
         declared = redirect_of(self.playbook.manifest)
         if declared is None:
             return
@@ -445,25 +463,25 @@ class _Check:
             self.texts(None, name, [None], "redirect")
 
     def unused_templates(self) -> None:
-        """W02: a template nobody asks for."""
+        """W02: a template that no step uses."""
         if "W02" in self.unclear:
             return
         loader = self.playbook.loader
         python = any(step.handler is not None for step in self.playbook.steps.values())
         for template in self.playbook.templates:
             used = (template.base, template.variant) in self.used
-            # Handlers in Python may use the templates of their steps without saying so.
+            # Handlers in Python may use the templates of their steps without declaring it.
             if used or (python and self._of_python(template.base)):
                 continue
             shown = next(
                 (
-                    one.shown(template.path)
-                    for one in loader.folders
-                    if template.path.is_relative_to(one.root)
+                    folder.shown(template.path)
+                    for folder in loader.folders
+                    if template.path.is_relative_to(folder.root)
                 ),
                 template.path.as_posix(),
             )
-            self.found.append(Problem("W02", "no step uses this template.", Place(shown, 1)))
+            self.findings.append(Problem("W02", "no step uses this template.", Place(shown, 1)))
 
     def _of_python(self, base: str) -> bool:
         steps = self.playbook.steps
@@ -472,18 +490,18 @@ class _Check:
 
 
 def _among(key: str, needs: Sequence[str]) -> bool:
-    """Whether a dotted key is, or is part of, something the step needs."""
-    return any(key == one or key.startswith(f"{one}.") for one in needs)
+    """Whether a dotted key is, or is part of, one of the step's needs."""
+    return any(key == need or key.startswith(f"{need}.") for need in needs)
 
 
 def _misspelt(step: InstructionFile) -> bool:
-    """Whether a key of the file that nobody knows, and that is told, looks like what performs the step."""
+    """Whether an unknown key of the file (reported elsewhere) looks like `handler` or a declaration."""
     unknown = [key for key in step.places if above(key) == "" != key and key not in (*KEYS, BODY_ARGUMENT)]
     return any(get_close_matches(key, ("handler", *DECLARATIVE), n=1, cutoff=0.6) for key in unknown)
 
 
 def _misfit(tool: Tool, args: Mapping[str, Any]) -> str | None:
-    """Why a function does not take these arguments: one that it has not, before one that it lacks."""
+    """Why a function does not take these arguments: an unknown argument before a missing one."""
     try:
         tool.check(args)
     except ConfigurationError as error:
@@ -497,5 +515,5 @@ def _misfit(tool: Tool, args: Mapping[str, Any]) -> str | None:
 
 
 def _items(step: InstructionFile) -> int:
-    """How many items `next` has as written, those that could not be used included."""
+    """Number of items written in `next`, unusable ones included."""
     return sum(above(key) == "next" for key in step.places)

@@ -1,4 +1,4 @@
-"""The handler of a step that is written without Python: ask, choose the first edge that holds, propose."""
+"""The handler of a step without Python code: makes queries, chooses the first edge that holds, proposes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from detent.kernel.plain import digest, to_plain
 NO_EDGE = "no_edge"
 
 Arguments = Callable[[StepContext], Mapping[str, Any]]
-"""Gives the arguments an effect has when nothing else is said."""
+"""Returns the default arguments of an effect."""
 
 Further = Mapping[str, Callable[[Mapping[str, Any]], Any]]
-"""What texts may insert beside the data, by name, each made from the data."""
+"""Further values that texts may insert besides the data, by name, each computed from the data."""
 
 
 class EffectWriter:
-    """Makes effects of declarations: usual arguments, templates, what the declaration says."""
+    """Makes effects of declarations: default arguments, templates, declared arguments."""
 
     def __init__(
         self,
@@ -38,12 +38,16 @@ class EffectWriter:
         self.further = further or {}
 
     def values(self, data: Mapping[str, Any]) -> Values:
-        """What texts may insert: the run's data first, then what else there is."""
+        """The values that texts may insert: the run's data first, then the further values."""
         own, further = values_of(data), self.further
 
         def value(key: str) -> Any:
-            found = own(key)
-            return further[key](data) if (found is ABSENT or found is None) and key in further else found
+            own_value = own(key)
+            return (
+                further[key](data)
+                if (own_value is ABSENT or own_value is None) and key in further
+                else own_value
+            )
 
         return value
 
@@ -75,8 +79,15 @@ class DeclaredHandler:
         """With canonical targets."""
         self.writer = writer
         self._mark = digest(
-            to_plain([[one.args, one.into, one.function, one.when, one.otherwise] for one in step.call])
-            + to_plain([[one.args, one.into, one.function, one.when, one.templates] for one in step.effects]),
+            to_plain(
+                [[query.args, query.into, query.function, query.when, query.otherwise] for query in step.call]
+            )
+            + to_plain(
+                [
+                    [effect.args, effect.into, effect.function, effect.when, effect.templates]
+                    for effect in step.effects
+                ]
+            ),
             12,
         )
 

@@ -15,13 +15,13 @@ PAGE = "WORKFLOW.md"
 
 
 def draw_playbook(playbook: Playbook, drawing: Drawing) -> str:
-    """Draw a playbook, on a page with the purpose of each step if that is asked for."""
+    """Draw a playbook, optionally on a page with the purpose of each step."""
     drawn = draw_machine(drawn_table(playbook), drawing._replace(page=False))
     return page_of(playbook, drawn) if drawing.page else drawn
 
 
 def drawn_table(playbook: Playbook) -> dict[str, Any]:
-    """The table of a playbook without the ends that every step may be led to."""
+    """The table of a playbook without the ends that every step may move to."""
     manifest, edges = playbook.manifest, playbook.edges
     table = machine_of(manifest.name, manifest.version, playbook.start, edges).describe()
     table["moves"] = {

@@ -1,4 +1,4 @@
-"""Playbooks as the eval player needs them: real queries, real steps, and nothing that leaves the machine.
+"""Playbooks for the eval player: real queries, real steps, and no effect outside the machine.
 
 Files are written to a folder that is thrown away, mail goes to an outbox in it, and any other effect is noted
 and not performed. The cases of a playbook stand in `evals/` beside its files.
@@ -38,9 +38,9 @@ SUITE = "playbook"
 CASES = "evals"
 """The folder beside a playbook's files that holds its cases."""
 AT_ONCE = RetryPolicy(3, 0.0, 0.0)
-"""Attempts as ever, without the waits between them."""
+"""The usual attempts, without the waits between them."""
 SAFE = ("send_email", "write_file")
-"""Effects that are performed, in a folder of their own, when they are the general ones."""
+"""General effects that are performed, in a folder of their own."""
 
 
 class PlaybookSubject:
@@ -58,7 +58,7 @@ class PlaybookSubject:
         self.settings = settings
         self.folder = folder
         self._playbooks: dict[tuple[str, ...], Playbook] = {}
-        self._flow(Path(), ())  # what is wrong with the files is reported before any case is read
+        self._flow(Path(), ())  # problems of the files are reported before any case is read
 
     @property
     def flow(self) -> str:
@@ -66,7 +66,7 @@ class PlaybookSubject:
         return self._playbook(()).manifest.name
 
     def contracts(self, case: EvalTestCase) -> Contracts:
-        """What the step files declare."""
+        """The steps and functions that the files declare."""
         playbook = self._playbook(self._overlays(case))
         return Contracts.declared(
             playbook.steps, playbook.edges, ends=ENDS, always={DEGRADED, FAILED},
@@ -74,7 +74,7 @@ class PlaybookSubject:
         )  # fmt: skip
 
     def session(self, case: EvalTestCase, setup: Setup) -> PlaybookSession:
-        """Set a case up."""
+        """Set up a case."""
         flow = self._flow(
             setup.folder, self._overlays(case), lambda tool: setup.wrap(_harmless(tool)), setup.agents
         )
@@ -83,7 +83,7 @@ class PlaybookSubject:
         return PlaybookSession(flow, case)
 
     def _overlays(self, case: EvalTestCase) -> tuple[str, ...]:
-        """The overlays a case lays over the playbook: folders beside its files."""
+        """The overlays that a case applies to the playbook: folders beside its files."""
         names = case.input.get("overlays") or ()
         home = home_of(self.folder)
         for name in names:
@@ -92,10 +92,10 @@ class PlaybookSubject:
         return tuple(str(home / name) for name in names)
 
     def _playbook(self, overlays: tuple[str, ...]) -> Playbook:
-        found = self._playbooks.get(overlays)
-        if found is None:
-            found = self._playbooks[overlays] = read_playbook(self.folder, overlays=overlays)[0]
-        return found
+        playbook = self._playbooks.get(overlays)
+        if playbook is None:
+            playbook = self._playbooks[overlays] = read_playbook(self.folder, overlays=overlays)[0]
+        return playbook
 
     def _flow(
         self,
@@ -104,7 +104,7 @@ class PlaybookSubject:
         wrap: Callable[[Tool], Tool] | None = None,
         agents: Sequence[str] = (),
     ) -> PlaybookFlow:
-        # Made anew for each case: cases are played side by side, and each closes what it opened.
+        # A new one for each case: cases are played concurrently, and each closes what it opened.
         servers = mcp_servers(self.settings) if self.settings.get("mcp") is not None else {}
         flow = playbook_of(
             self.settings, self.folder, wrap=wrap, overlays=overlays, agents=agents, write=write,
@@ -124,7 +124,7 @@ class PlaybookSession(Session):
     flow: PlaybookFlow
 
     def text(self, visit: StepVisit) -> str:
-        """What a step said, in the lines of the protocol."""
+        """A step's outcome in the lines of the protocol."""
         return response_text(visit, self.flow.playbook)
 
     def own_calls(self, visit: StepVisit) -> list[FunctionCall]:
@@ -143,20 +143,20 @@ class PlaybookSession(Session):
 
 
 def _harmless(tool: Tool) -> Tool:
-    """A function without consequences: what would leave the machine is noted and not performed."""
+    """A function without side effects: an effect outside the machine is recorded, not performed."""
     if tool.kind == "effect" and not _is_safe(tool):
         tool = replace(tool, perform=_noting(tool), probe=tool.probe and _not_done)
     return replace(tool, retry=AT_ONCE, breaker=None)
 
 
 def _is_safe(tool: Tool) -> bool:
-    """True for the general effects: they stay in the folder they were given."""
+    """Whether a tool is a general effect, which stays in its folder."""
     module = str(getattr(tool.perform, "__module__", ""))
     return tool.name in SAFE and module.startswith("detent.adapters.")
 
 
 def _noting(tool: Tool) -> Callable[..., Any]:
-    """In place of an effect: says that it was noted."""
+    """Stands in for an effect: answers that it was recorded."""
 
     @wraps(tool.perform)
     async def perform(*first: Any, **args: Any) -> Any:

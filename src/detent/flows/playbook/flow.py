@@ -103,18 +103,19 @@ def playbook_flow(
     modules that the files name.
     """
     playbook, problems = read_playbook(folder, overlays=overlays, language=language, protocol=protocol)
-    found = Names(playbook, tools, handlers, validators, load)
-    problems += found.problems
+    names = Names(playbook, tools, handlers, validators, load)
+    problems += names.problems
     if check:
         problems += problems_of(
-            playbook, found.tools, found.handlers, found.validators, agents=agents,
-            usual={**playbook.manifest.arguments, **(arguments or {})}, values=values or (), told=problems,
+            playbook, names.tools, names.handlers, names.validators, agents=agents,
+            usual={**playbook.manifest.arguments, **(arguments or {})}, values=values or (),
+            reported=problems,
         )  # fmt: skip
         errors = [problem for problem in problems if strict or problem.severity == "error"]
         if errors:
             raise DocumentError(f"Playbook '{name or playbook.manifest.name}'", errors)
     maker = _Maker(
-        playbook, found, contracts or {}, arguments or {}, values or {}, retry, timeout, show or {}
+        playbook, names, contracts or {}, arguments or {}, values or {}, retry, timeout, show or {}
     )
     limit = max_steps if max_steps is not None else playbook.manifest.max_steps
     steps, edges = maker.steps(), maker.edges()
@@ -123,7 +124,7 @@ def playbook_flow(
         machine,
         {state: steps[state] for state in machine.states if state not in ENDS},
         name=name or playbook.manifest.name,
-        tools=found.tools.values(),
+        tools=names.tools.values(),
         budget=Budget(steps=limit),
         exhausted={"steps": FAILED},
         exhausted_reasons={"steps": MAX_STEPS},
@@ -155,27 +156,27 @@ class _Maker:
         self.retry = retry
         self.timeout = timeout
         self.writer = EffectWriter(playbook.templates, {**playbook.manifest.arguments, **arguments}, values)
-        unknown = [one for one in contracts if one != EVERY and one not in playbook.steps]
+        unknown = [step for step in contracts if step != EVERY and step not in playbook.steps]
         if unknown:
             raise ConfigurationError(f"There is no step '{unknown[0]}' to keep a contract.")
 
     def edges(self) -> dict[str, Sequence[Edge]]:
-        """Every step's edges; a step whose file is missing leads nowhere by itself."""
-        there: dict[str, Sequence[Edge]] = dict(self.playbook.edges)
+        """Every step's edges; a step whose file is missing has none."""
+        edges: dict[str, Sequence[Edge]] = dict(self.playbook.edges)
         for name in self._missing():
-            there[name] = ()
-        return there
+            edges[name] = ()
+        return edges
 
     def steps(self) -> dict[str, Step]:
         """Every step."""
-        made = {step: self._step(step) for step in self.playbook.steps}
+        steps = {step: self._step(step) for step in self.playbook.steps}
         folder = self.playbook.loader.folder
         for name in self._missing():
-            made[name] = missing_step(
+            steps[name] = missing_step(
                 name, folder.shown(folder.steps / f"{name}.md"), redirect_of(self.playbook.manifest),
                 self.writer, self.names.tools,
             )  # fmt: skip
-        return made
+        return steps
 
     def _missing(self) -> list[str]:
         named = [edge.to for row in self.playbook.edges.values() for edge in row]
@@ -183,10 +184,10 @@ class _Maker:
         return [name for name in dict.fromkeys([self.playbook.start, *named]) if name and name not in known]
 
     def _function(self, step: str, name: str) -> Callable[..., Any]:
-        found = self.names.handlers.find(name)
-        if isinstance(found, str):
-            raise ConfigurationError(f"Step '{step}': {found}")
-        return found
+        function = self.names.handlers.find(name)
+        if isinstance(function, str):
+            raise ConfigurationError(f"Step '{step}': {function}")
+        return function
 
     def _step(self, name: str) -> Step:
         playbook, step = self.playbook, self.playbook.steps[name]
@@ -198,10 +199,10 @@ class _Maker:
             inner = DeclaredHandler(step, edges, self.writer)
         validator: Validator | None = None
         if step.validator is not None:
-            found = self.names.validators.find(step.validator)
-            if isinstance(found, str):
-                raise ConfigurationError(f"Step '{name}': {found}")
-            validator = found
+            function = self.names.validators.find(step.validator)
+            if isinstance(function, str):
+                raise ConfigurationError(f"Step '{name}': {function}")
+            validator = function
         work = StepWork(
             step,
             edges,
@@ -214,9 +215,9 @@ class _Maker:
             contracts=[self.contracts[key] for key in (EVERY, name) if key in self.contracts],
             concluding=self._function(name, step.conclude) if step.conclude is not None else None,
             finders={
-                one.name: self._function(name, one.candidates.function)
-                for one in step.form
-                if one.candidates is not None and one.candidates.function is not None
+                field.name: self._function(name, field.candidates.function)
+                for field in step.form
+                if field.candidates is not None and field.candidates.function is not None
             },
             show=self.show,
         )

@@ -1,4 +1,4 @@
-"""A playbook's folder: where its files are, and what its manifest says about all of them."""
+"""A playbook's folder: the places of its files, and its manifest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OUTPUT = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 @dataclass(frozen=True, slots=True)
 class PlaybookFolder:
-    """Where a playbook's files are."""
+    """The places of a playbook's files."""
 
     root: Path
     steps: Path
@@ -36,9 +36,9 @@ class PlaybookFolder:
         cls, folder: str | Path, *, steps: str | Path | None = None, templates: str | Path | None = None
     ) -> PlaybookFolder:
         """The playbook in a folder: `instructions/steps`, `steps`, or the files right in it."""
-        given = Path(folder).expanduser()
+        path = Path(folder).expanduser()
         root = next(
-            (root for root in (given / INSTRUCTIONS, given) if (root / "steps").is_dir()), given
+            (root for root in (path / INSTRUCTIONS, path) if (root / "steps").is_dir()), path
         ).absolute()
         beside = root / "steps"
         return cls(
@@ -49,12 +49,12 @@ class PlaybookFolder:
 
     @property
     def name(self) -> str:
-        """What the playbook is called when its manifest does not say."""
+        """The playbook's name if its manifest has none."""
         root = self.root.resolve()
         return (root.parent if root.name == INSTRUCTIONS else root).name or "playbook"
 
     def shown(self, path: Path) -> str:
-        """A file as people are told about it: from the folder the playbook stands in."""
+        """A file's path for display, relative to the folder that contains the playbook."""
         for base in (self.root.parent, self.root):
             if path.is_relative_to(base):
                 return path.relative_to(base).as_posix()
@@ -75,7 +75,7 @@ class PlaybookFolder:
 
 
 _NO_STEPS = frozenset({"README", "WORKFLOW"})
-"""Files that may stand among the steps and are none."""
+"""Stems of files among the steps that are not step files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,13 @@ class OutputLine:
     """A line of an agent's reply, beyond the usual ones, that sets a value."""
 
     key: str
-    """As the line begins: `NUMBER`."""
+    """Beginning of the line: `NUMBER`."""
     sets: str
     """Key of the data."""
     takes: str = "line"
     """`token`: the first word; `line`: the rest of the line."""
     absent: str = "null"
-    """What counts when an agent does not say it: `null`, or what the step's own code finds (`handler`)."""
+    """Value if an agent leaves the line out: `null`, or the one the step's own code finds (`handler`)."""
 
 
 _Text = Annotated[str, Pattern(r"\S")]
@@ -97,7 +97,7 @@ _Text = Annotated[str, Pattern(r"\S")]
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What `playbook.yaml` says."""
+    """The content of `playbook.yaml`."""
 
     # fmt: off
     name: Annotated[str, Written("a text", "What the playbook is called; left out: as its folder.", _Text)]
@@ -126,11 +126,11 @@ class Manifest:
     language: Annotated[str | None, Written("a text", "The language of templates.", _Text)] = None
     # fmt: on
     place: Callable[[str], Place] = field(default=lambda key: NOWHERE, compare=False)
-    """Where a key stands in the file."""
+    """Place of a key in the file."""
 
 
 def read_manifest(folder: PlaybookFolder) -> tuple[Manifest, list[Problem]]:
-    """The manifest of a folder, and what is wrong with it; without one, the defaults."""
+    """The manifest of a folder, and its problems; without a file, the defaults."""
     path = folder.root / MANIFEST
     shown = folder.shown(path)
     usual = Manifest(folder.name)
@@ -147,14 +147,14 @@ def read_manifest(folder: PlaybookFolder) -> tuple[Manifest, list[Problem]]:
 
 
 class _Reader(ModelReader):
-    """Reads a manifest and gathers what is wrong with it."""
+    """Reads a manifest and collects its problems."""
 
     def manifest(self, usual: Manifest) -> Manifest:
-        given = dict(self.document.value or {})
+        content = dict(self.document.value or {})
         for key in ("name", "start", "language"):
-            if type(given.get(key)) in (int, float):
-                given[key] = self.document.bare(key)  # a name that YAML takes for a number
-        values = self.fields(Manifest, given, "", "a manifest")
+            if type(content.get(key)) in (int, float):
+                content[key] = self.document.bare(key)  # a name that YAML takes for a number
+        values = self.fields(Manifest, content, "", "a manifest")
         if values.get("max_steps", 1) > MOST_STEPS:
             del values["max_steps"]
             self.wrong("P06", "max_steps", f"'max_steps' is a whole number from 1 up to {MOST_STEPS}.")
@@ -189,9 +189,9 @@ class _Reader(ModelReader):
             message = "'redirect' is a template's name, or one function with its arguments."
             self.wrong("P06", "redirect", message)
 
-    def protocol(self, given: Mapping[str, Any]) -> tuple[OutputLine, ...]:
+    def protocol(self, declared: Mapping[str, Any]) -> tuple[OutputLine, ...]:
         lines: list[OutputLine] = []
-        for key, value in given.items():
+        for key, value in declared.items():
             line = output_line(key, value)
             if isinstance(line, str):
                 self.wrong("P06", path_of("protocol", key), line)
@@ -201,7 +201,7 @@ class _Reader(ModelReader):
 
 
 def output_line(key: str, written: Any) -> OutputLine | str:
-    """An output line as a manifest or an application writes it, or what is wrong with it."""
+    """An output line from a manifest or an application, or the problem with it."""
     if isinstance(written, OutputLine):
         return written
     if not _OUTPUT.fullmatch(key) or key.upper() in ("NEXT_STEP", "REASON", "BODY", "CALL", "RESULT"):
@@ -210,7 +210,7 @@ def output_line(key: str, written: Any) -> OutputLine | str:
         return OutputLine(key.upper(), written)
     if not isinstance(written, Mapping) or not isinstance(written.get("sets"), str):
         return "an output line sets a key: `NUMBER: order_number`, or {sets, takes, absent}."
-    if unknown := [one for one in written if one not in ("sets", "takes", "absent")]:
+    if unknown := [name for name in written if name not in ("sets", "takes", "absent")]:
         return f"unknown key '{unknown[0]}'. Known here: sets, takes, absent."
     takes, absent = written.get("takes", "line"), written.get("absent") or "null"
     if takes not in ("token", "line") or absent not in ("null", "handler"):

@@ -1,4 +1,4 @@
-"""What an agent is asked on a step with a form, and what its answer amounts to.
+"""The prompt of a step with a form, and the reading of an agent's answer.
 
 The step's own text, the form in words, worked examples, then the inputs and what code found in them. The
 answer is one JSON object; where a model can be held to a schema while it writes, it cannot leave the form.
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from detent.engine.outcome import Effect
 
 EXAMPLE = "example"
-"""The mark around the inputs of worked examples."""
+"""Marker around the inputs of worked examples."""
 DRAFT = "_draft"
-"""Ends the name under which a field's usual text is shown."""
+"""Suffix of the name under which a field's usual text is shown."""
 SHORT = 200
-"""Characters of an input that is shown in one line."""
+"""Longest input that is shown in one line, in characters."""
 
 
 class FormDialect(LineDialect):
-    """Asks for a form. A reply in lines is understood all the same, and held to the same conditions."""
+    """Asks for a form. A reply in lines is accepted as well, under the same conditions."""
 
     def __init__(
         self,
@@ -46,9 +46,9 @@ class FormDialect(LineDialect):
     ) -> None:
         super().__init__(*args, **more)
         self.finders = finders or {}
-        """By field, what finds its candidates."""
+        """By field, the function that finds its candidates."""
         self.own = own
-        """What the step's own code would propose."""
+        """The effects that the step's own code would propose."""
         form = self.step.form
         self.labelled = tuple(field.name for field in form if field.candidates is not None)
         self.drafted = tuple(field for field in form if field.fills is not None and _prose(field))
@@ -56,26 +56,26 @@ class FormDialect(LineDialect):
     # -- asking ---------------------------------------------------------------------------------------------
 
     async def prepare(self, plan: Plan, ctx: StepContext, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs, and what code found in the data for the agent to label."""
+        """The inputs, and the candidates that code found in the data for the agent to label."""
         shown = await super().prepare(plan, ctx, inputs)
         for field in self.step.form:
             if field.candidates is None:
                 continue
             if field.candidates.pattern is not None:
                 text = forms.within(ctx.data, field.candidates.within or "")
-                found: Iterable[Any] = forms.by_pattern(field.candidates.pattern, text)
+                candidates: Iterable[Any] = forms.by_pattern(field.candidates.pattern, text)
             else:
-                found = await call(self.finders[field.name], None, ctx)
-            shown[field.name] = forms.candidates_of(found)
+                candidates = await call(self.finders[field.name], None, ctx)
+            shown[field.name] = forms.candidates_of(candidates)
         return {**shown, **await self._drafts(ctx)}
 
     async def _drafts(self, ctx: StepContext) -> dict[str, str]:
-        """For each text that fills an argument, what code would write there, for the agent to start from."""
+        """For each text that fills an argument, the text that code would write, as a draft for the agent."""
         if self.own is None or not self.drafted:
             return {}
         try:
             effects = await self.own(TrialContext(ctx))
-        except Exception:  # what is wrong with the handler is for the handler to tell
+        except Exception:  # the handler reports its own errors when it is performed
             return {}
         drafts: dict[str, str] = {}
         for field in self.drafted:
@@ -101,19 +101,23 @@ class FormDialect(LineDialect):
     def _short(self, key: str, value: Any) -> bool:
         if key in self.labelled or (isinstance(value, Mapping | list)):
             return False
-        return len(shown := self._shown(key, value)) <= SHORT and "\n" not in shown
+        return len(shown := self._format(key, value)) <= SHORT and "\n" not in shown
 
     def _quoted(self, key: str, value: Any) -> str:
-        return visible(json.dumps(self._shown(key, value), ensure_ascii=False))
+        return visible(json.dumps(self._format(key, value), ensure_ascii=False))
 
-    def _shown(self, key: str, value: Any) -> str:
+    def _format(self, key: str, value: Any) -> str:
         if key not in self.labelled:
-            return super()._shown(key, value)
+            return super()._format(key, value)
         return forms.shown(value) if isinstance(value, list) else str(value)
 
     def _block(self, plan: Plan) -> str:
         offered = self._offered(plan)
-        first = [one.name for one in self.step.available_functions if one.required and one.name in offered]
+        first = [
+            function.name
+            for function in self.step.available_functions
+            if function.required and function.name in offered
+        ]
         drafts = "".join(
             f"\n{field.name}{DRAFT} under INPUTS is the usual text: keep its facts, names and dates, and "
             "write nothing that has to be filled in later."
@@ -130,50 +134,50 @@ class FormDialect(LineDialect):
         for number, example in enumerate(self.step.examples, 1):
             note = f" ({example.note})" if example.note else ""
             answer = json.dumps(example.answer, ensure_ascii=False)
-            given = {**example.given}
+            inputs = {**example.given}
             for name in self.labelled:
-                given.setdefault(
+                inputs.setdefault(
                     name, [{"text": text, "near": ""} for text in example.answer.get(name) or ()]
                 )
-            shown = "\n\n".join(self.blocks(given, EXAMPLE))
+            shown = "\n\n".join(self.blocks(inputs, EXAMPLE))
             parts.append(f"EXAMPLE {number}{note}\n{shown}\n\nANSWER\n{answer}")
         return "\n\n".join(parts)
 
     def refused(self, listed: str) -> str:
-        """What an agent is told about its last answer."""
+        """The message about the problems of an agent's last answer."""
         return f"PROBLEMS\nYour last answer was refused. Fill in the form anew, without these:\n{listed}"
 
     # -- understanding --------------------------------------------------------------------------------------
 
     def schema_for(self, plan: Plan, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The form, with a place for each candidate. To decode under: `read` judges, and tells no values."""
-        return SchemaHint(forms.schema_of(self.step.form, self._found(inputs)))
+        """The form's schema, with a place for each candidate, for constrained decoding; `read` judges."""
+        return SchemaHint(forms.schema_of(self.step.form, self._candidates(inputs)))
 
-    def _found(self, inputs: Mapping[str, Any]) -> dict[str, Sequence[Mapping[str, str]]]:
+    def _candidates(self, inputs: Mapping[str, Any]) -> dict[str, Sequence[Mapping[str, str]]]:
         return {name: inputs.get(name) or () for name in self.labelled}
 
     def read(
         self, plan: Plan, answer: Any, proposed: Iterable[Effect], inputs: Mapping[str, Any]
     ) -> Proposal:
-        """The facts of a form; of a reply in lines, what those say."""
+        """The facts of a form, or the values of a reply in lines."""
         if isinstance(answer, str):
             try:
                 answer = parse_answer(answer, text_allowed=False)
             except ValueError:
                 if NEXT_STEP in answer.upper():
                     return super().read(plan, answer, proposed, inputs)
-        facts, problems = forms.facts_of(self.step.form, answer, self._found(inputs))
+        facts, problems = forms.facts_of(self.step.form, answer, self._candidates(inputs))
         effects, wrong = collapsed(proposed)
         reply = Reply(form=facts, problems=tuple(problems))
-        own = {one.name: facts.get(one.name) for one in self.step.form if one.fills is None}
+        own = {field.name: facts.get(field.name) for field in self.step.form if field.fills is None}
         if problems:
             own, reply = {}, replace(reply, form={})
-        said = Said(own, reply, effects, (*problems, *wrong))
-        return Proposal(said, None, effects, None, own, own)
+        statement = Said(own, reply, effects, (*problems, *wrong))
+        return Proposal(statement, None, effects, None, own, own)
 
 
 def _prose(field: FormField) -> bool:
-    """Whether a field is a text in somebody's own words."""
+    """Whether a field is free text."""
     return not field.meanings and "string" in (field.schema.get("type"), *_kinds(field.schema))
 
 

@@ -1,4 +1,4 @@
-"""Reads `form` and `examples` of a step file; the rules between the keys of a field are here."""
+"""Reads `form` and `examples` of a step file, and checks the keys of a field against each other."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ class FormReader(ModelReader):
         items = [read(item, f"{key}[{index}]") for index, item in enumerate(values.get(key, ()))]
         return tuple(item for item in items if item is not None)
 
-    def form(self, given: Mapping[str, Any] | None) -> tuple[FormField, ...]:
+    def form(self, declared: Mapping[str, Any] | None) -> tuple[FormField, ...]:
         """The usable fields of the form."""
-        if given == {}:
+        if declared == {}:
             self.wrong("P06", "form", "form has fields, each with a description.")
-        fields = [self.field(name, value, below("form", name)) for name, value in (given or {}).items()]
+        fields = [self.field(name, value, below("form", name)) for name, value in (declared or {}).items()]
         return tuple(field for field in fields if field is not None)
 
-    def field(self, name: str, given: Any, path: str) -> FormField | None:
+    def field(self, name: str, declared: Any, path: str) -> FormField | None:
         """One field of the form."""
         if not _NAME.fullmatch(name):
             self.wrong(BAD_FORM, path, f"'{name}' cannot name a field: letters, digits and _ do.")
             return None
         before = len(self.problems)
-        if isinstance(given, dict) and given.get("description") == "":
-            given = {**given, "description": None}
-        values = self.item(WrittenField, given, path, f"field '{name}'")
+        if isinstance(declared, dict) and declared.get("description") == "":
+            declared = {**declared, "description": None}
+        values = self.item(WrittenField, declared, path, f"field '{name}'")
         if values is None:
             return None
         meanings = self.choices(name, values, path)
@@ -61,12 +61,12 @@ class FormReader(ModelReader):
 
     def choices(self, name: str, values: Mapping[str, Any], path: str) -> dict[str, str]:
         """The values of a choice, with what each means."""
-        given, enum_path = values.get("enum"), f"{path}.enum"
-        if given is None:
+        enum, enum_path = values.get("enum"), f"{path}.enum"
+        if enum is None:
             return {}
-        pairs = list(given.items()) if isinstance(given, dict) else None
-        if isinstance(given, list):
-            pairs = [(choice, "") for choice in given]
+        pairs = list(enum.items()) if isinstance(enum, dict) else None
+        if isinstance(enum, list):
+            pairs = [(choice, "") for choice in enum]
         if pairs is None or not all(
             isinstance(choice, str) and choice and isinstance(meaning, str | None)
             for choice, meaning in pairs
@@ -83,25 +83,25 @@ class FormReader(ModelReader):
         return {choice: " ".join((meaning or "").split()) for choice, meaning in pairs}
 
     def candidates(self, name: str, values: Mapping[str, Any], path: str) -> Candidates | None:
-        """What finds the candidates of a field."""
-        given, own_path = values.get("candidates"), f"{path}.candidates"
-        if given is None:
+        """The function or pattern that finds the candidates of a field."""
+        finder, own_path = values.get("candidates"), f"{path}.candidates"
+        if finder is None:
             return None
         if "enum" not in values:
             self.wrong(BAD_FORM, own_path, f"field '{name}' labels candidates: say with 'enum' as what.")
         if values.get("optional"):
             message = "every candidate gets a label; add a choice such as other."
             self.wrong(BAD_FORM, f"{path}.optional", message)
-        if isinstance(given, str) and given.strip():
-            return Candidates(function=given.strip())
-        if not isinstance(given, dict):
+        if isinstance(finder, str) and finder.strip():
+            return Candidates(function=finder.strip())
+        if not isinstance(finder, dict):
             self.wrong(BAD_FORM, own_path, "candidates is a registered function, or {pattern, in}.")
             return None
-        for key in given:
+        for key in finder:
             if key not in ("pattern", "in"):
                 message = f"'{key}' is no key of candidates.{nearest(key, ('pattern', 'in'))}"
                 self.wrong(self.unknown, below(own_path, key), message)
-        pattern, within = given.get("pattern"), given.get("in")
+        pattern, within = finder.get("pattern"), finder.get("in")
         if not isinstance(pattern, str) or not isinstance(within, str) or not pattern or not within:
             message = "candidates by pattern need the pattern and, as 'in', the key of the data to search."
             self.wrong(BAD_FORM, own_path, message)
@@ -155,8 +155,8 @@ class FormReader(ModelReader):
                 return None
             fields = self.fields(WorkedExample, item, path, "an example")
             if not whole:
-                return None  # what the form is has to be clear first
-            given, answer = item["given"], item["answer"]
+                return None  # an answer can only be checked against a valid form
+            inputs, answer = item["given"], item["answer"]
             texts = {
                 name: [{"text": text, "near": ""} for text in answer[name]]
                 for name in labelled
@@ -164,10 +164,10 @@ class FormReader(ModelReader):
             }
             for problem in forms.facts_of(form, answer, texts)[1]:
                 self.wrong(BAD_FORM, f"{path}.answer", f"the answer does not fit the form: {problem}.")
-            for key in given:
+            for key in inputs:
                 if key not in known:
                     message = f"'{key}' is none of the step's needs.{nearest(key, known)}"
                     self.wrong(BAD_FORM, below(f"{path}.given", key), message)
-            return WorkedExample(given, answer, fields.get("note", "").strip())
+            return WorkedExample(inputs, answer, fields.get("note", "").strip())
 
         return self.items(values, "examples", example)

@@ -17,60 +17,62 @@ from detent.kernel.guards import dig
 from detent.kernel.plain import to_plain
 
 MOST_CANDIDATES = 20
-"""Candidates of one field that are shown; a pasted inventory has thousands."""
+"""Most candidates of one field that are shown; a pasted inventory has thousands."""
 NEAR = 40
-"""Characters shown on either side of what a pattern finds."""
+"""Characters shown on either side of a pattern's match."""
 
 
 class Candidate(NamedTuple):
-    """Something code found that an agent is to say more about."""
+    """A text that code found and that an agent is to label."""
 
     text: str
     near: str = ""
-    """What it stands in, so that one can tell what it is."""
+    """The text around it, for context."""
 
 
 Finder: TypeAlias = Callable[[Any], Iterable[Any] | Awaitable[Iterable[Any]]]
-"""`(ctx) -> candidates`: texts, pairs of a text and what stands around it, or `Candidate`s."""
+"""`(ctx) -> candidates`: texts, pairs of a text and the text around it, or `Candidate`s."""
 
 
-def candidates_of(found: Iterable[Any]) -> list[dict[str, str]]:
-    """Candidates as plain values, each text once, the first ones."""
-    kept: dict[str, str] = {}
-    for one in found:
-        text, near = (one, "") if isinstance(one, str) else (str(one[0]), str(one[1]))
-        if text and len(kept) < MOST_CANDIDATES:
-            kept.setdefault(text, near)
-    return [{"text": text, "near": near} for text, near in kept.items()]
+def candidates_of(candidates: Iterable[Any]) -> list[dict[str, str]]:
+    """The first candidates as plain values, each text once."""
+    near_by_text: dict[str, str] = {}
+    for candidate in candidates:
+        text, near = (candidate, "") if isinstance(candidate, str) else (str(candidate[0]), str(candidate[1]))
+        if text and len(near_by_text) < MOST_CANDIDATES:
+            near_by_text.setdefault(text, near)
+    return [{"text": text, "near": near} for text, near in near_by_text.items()]
 
 
 def by_pattern(pattern: str, value: Any) -> list[Candidate]:
-    """What a regular expression finds in a value of the data, with what stands around it.
+    """The matches of a regular expression in a value of the data, with the text around them.
 
     Raises:
         PatternTimeout: the pattern takes too long over this text.
     """
     text = value if isinstance(value, str) else json.dumps(to_plain(value), ensure_ascii=False)
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     for match in PatternBudget().find(pattern, text):
         around = text[max(0, match.start() - NEAR) : match.end() + NEAR]
-        found.append(Candidate(match.group(), " ".join(around.split())))
-    return found
+        candidates.append(Candidate(match.group(), " ".join(around.split())))
+    return candidates
 
 
 def within(data: Mapping[str, Any], key: str) -> Any:
-    """What a pattern looks through."""
+    """The value of the data that a pattern searches."""
     value = dig(data, key, "")
     return "" if value is None else value
 
 
-def schema_of(form: Sequence[FormField], found: Mapping[str, Sequence[Mapping[str, str]]]) -> dict[str, Any]:
-    """JSON Schema of the form, with a place for every candidate and for nothing else."""
+def schema_of(
+    form: Sequence[FormField], candidates: Mapping[str, Sequence[Mapping[str, str]]]
+) -> dict[str, Any]:
+    """JSON Schema of the form, with a place for every candidate and no other."""
     fields: dict[str, Any] = {}
     for field in form:
         if field.candidates is None:
             fields[field.name] = dict(field.schema)
-        elif texts := [one["text"] for one in found.get(field.name, ())]:
+        elif texts := [candidate["text"] for candidate in candidates.get(field.name, ())]:
             fields[field.name] = _object({text: dict(field.schema) for text in texts})
     return _object(fields)
 
@@ -85,11 +87,11 @@ def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def facts_of(
-    form: Sequence[FormField], answer: Any, found: Mapping[str, Sequence[Mapping[str, str]]]
+    form: Sequence[FormField], answer: Any, candidates: Mapping[str, Sequence[Mapping[str, str]]]
 ) -> tuple[dict[str, Any], list[str]]:
-    """What a form states, and what is wrong with it, in words that repeat nothing of it.
+    """The facts of a form, and its problems, in words that repeat nothing of it.
 
-    Labelled candidates are told by label: `{"order": ["A-1"], "phone": ["555 0110"]}`.
+    Labelled candidates are grouped by label: `{"order": ["A-1"], "phone": ["555 0110"]}`.
     """
     names = ", ".join(field.name for field in form)
     if not isinstance(answer, Mapping):
@@ -100,7 +102,7 @@ def facts_of(
     facts: dict[str, Any] = {}
     for field in form:
         if field.candidates is not None:
-            texts = [one["text"] for one in found.get(field.name, ())]
+            texts = [candidate["text"] for candidate in candidates.get(field.name, ())]
             facts[field.name] = _labelled(field, answer.get(field.name), texts, problems)
         elif field.name not in answer:
             problems.append(f"{field.name}: is missing")
@@ -169,5 +171,8 @@ def _kind(schema: Mapping[str, Any]) -> str:
 
 def shown(value: Iterable[Mapping[str, str]]) -> str:
     """Candidates as an agent sees them."""
-    lines = [f'- {one["text"]}: "{one["near"]}"' if one["near"] else f"- {one['text']}" for one in value]
+    lines = [
+        f'- {candidate["text"]}: "{candidate["near"]}"' if candidate["near"] else f"- {candidate['text']}"
+        for candidate in value
+    ]
     return "\n".join(lines) or "(none)"

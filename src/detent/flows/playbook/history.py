@@ -39,16 +39,16 @@ def step_history(
 ) -> list[StepTuple]:
     """One `(step_name, input_data, output_data, next_step)` per step, in order.
 
-    With the playbook, `input_data` holds the step's `needs`; without it, all data. Keys in `hashed` are told
-    by their hash alone.
+    With the playbook, `input_data` holds the step's `needs`; without it, all data. Values of keys in `hashed`
+    are replaced by their hash.
     """
     needs = playbook.needs if playbook is not None else None
-    found = visits(entries, needs=needs, hashed=hashed, blobs=blobs)
-    return [visit.as_tuple() for visit in found]
+    steps = visits(entries, needs=needs, hashed=hashed, blobs=blobs)
+    return [visit.as_tuple() for visit in steps]
 
 
 def response_text(visit: StepVisit, playbook: Playbook) -> str:
-    """A step's outcome in the lines of the protocol; after an agent's, what it said."""
+    """A step's outcome in the lines of the protocol, followed by an agent's reply if there is one."""
     step = playbook.steps.get(visit.step_name)
     lines = playbook.output_lines(step) if step is not None else ()
     reply = read_reply(visit.reply, allowed=(visit.next_step,), lines=lines) if visit.reply else None
@@ -64,26 +64,26 @@ def response_text(visit: StepVisit, playbook: Playbook) -> str:
         next_step=visit.next_step,
         outputs=outputs,
         reason=reply.reason if by_agent and reply is not None and reply.reason else visit.reason,
-        calls=[(one.function_name, one.arguments, _result(one)) for one in visit.calls],
+        calls=[(call.function_name, call.arguments, _result(call)) for call in visit.calls],
         body=body if isinstance(body, str) else None,
     )
     return f"{text}\n\n{visit.reply}" if by_agent else text
 
 
 def own_calls(visit: StepVisit, playbook: Playbook) -> list[FunctionCall]:
-    """The calls a step has to answer for: all but the redirect that a degraded run leaves behind."""
+    """The calls of a step without the redirect of a degraded run."""
     redirect = redirect_of(playbook.manifest)
     if redirect is None or visit.next_step != DEGRADED:
         return list(visit.calls)
     step = playbook.steps.get(visit.step_name)
-    declared = {one.name for one in step.available_functions} if step is not None else set()
+    declared = {function.name for function in step.available_functions} if step is not None else set()
 
     def is_redirect(call: FunctionCall) -> bool:
         if call.function_name != redirect.function:
             return False
-        given = call.arguments if isinstance(call.arguments, Mapping) else {}
+        arguments = call.arguments if isinstance(call.arguments, Mapping) else {}
         marks = redirect.args.items()
-        return call.function_name not in declared or (bool(marks) and marks <= given.items())
+        return call.function_name not in declared or (bool(marks) and marks <= arguments.items())
 
     return [call for call in visit.calls if not is_redirect(call)]
 

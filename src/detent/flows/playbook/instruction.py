@@ -39,7 +39,7 @@ _CONDITION = "a mapping of dotted keys, such as {status: [open, new]}"
 _INTO = "one key of the data, or keys with a part of the answer each"
 _FLAG = "true or false"
 _NAME = {"type": ["string", "number"]}
-"""A name that YAML takes for a number counts as it is spelled."""
+"""A name that YAML reads as a number is used as it is spelled."""
 _Mode: TypeAlias = Literal[tuple(mode.value for mode in StepMode)]  # type: ignore[valid-type]
 _Level: TypeAlias = Literal[tuple(level.value for level in AutonomyLevel)]  # type: ignore[valid-type]
 
@@ -78,14 +78,14 @@ class FunctionDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Where code finds what an agent is to label."""
+    """How code finds the candidates that an agent is to label."""
 
     function: str | None = None
     """A registered function that finds them."""
     pattern: str | None = None
     """Or a regular expression."""
     within: str | None = None
-    """The key of the data the expression looks through."""
+    """The key of the data that the expression searches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +117,10 @@ class FormField:
     schema: Mapping[str, Any]
     """JSON Schema of its value or, where there are candidates, of the label each of them gets."""
     meanings: Mapping[str, str] = field(default_factory=dict)
-    """Per choice, what it means."""
+    """The meaning of each choice."""
     candidates: Candidates | None = None
     fills: str | None = None
-    """`function.argument` of the step's own effects that takes it; None makes it data."""
+    """The `function.argument` of the step's own effects that takes the value; None: it becomes data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +134,16 @@ class WorkedExample:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A query the declarative handler asks."""
+    """A query of the declarative handler."""
 
     function: str
     args: Mapping[str, Any]
     into: str
     """Key of the data that takes the answer."""
     when: Mapping[str, Any] | None = None
-    """Asked only while this holds."""
+    """Condition under which the query is made."""
     otherwise: Any = None
-    """Stored instead when it is not asked."""
+    """Value stored if the query is not made."""
     has_otherwise: bool = False
     path: str = field(default="", compare=False)
     """Its path in the front matter, for messages."""
@@ -158,7 +158,7 @@ class EffectDeclaration:
     templates: Mapping[str, str] = field(default_factory=dict)
     """Arguments that are filled from a template, by the template's name."""
     into: Mapping[str, str] = field(default_factory=dict)
-    """Keys of the data that take its receipt, each with the dotted way into it ("" for the whole)."""
+    """Keys of the data that take its receipt, each with the dotted path into it ("" for the whole)."""
     when: Mapping[str, Any] | None = None
     path: str = field(default="", compare=False)
 
@@ -223,9 +223,9 @@ class InstructionFile:
     sha256: str = ""
     """Of the file's bytes."""
     places: Mapping[str, Place] = field(default_factory=dict)
-    """Where every key and item stands, by its path: `next`, `next[0]`, `next[0].when`, `body`."""
+    """Place of every key and item, by its path: `next`, `next[0]`, `next[0].when`, `body`."""
     declarative: bool = False
-    """It says `call`, `effects` or `variant`, so it needs no other handler."""
+    """Whether it has `call` or `effects`, so that it needs no handler."""
 
     @property
     def id(self) -> str:
@@ -234,21 +234,21 @@ class InstructionFile:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Everything it goes by: id, the id without its number, the name as written, aliases."""
+        """All its names: id, the id without its number, the name as written, aliases."""
         return tuple(dict.fromkeys((self.id, short_name(self.id), self.name, *self.aliases)))
 
     def place(self, path: str) -> Place:
-        """Where a key stands or, where that is not known, what it stands in."""
+        """Place of a key or, if that is not known, of the nearest key above it."""
         while path and path not in self.places:
             path = above(path)
         return self.places[path] if path else Place(self.path.as_posix(), 1)
 
     def function(self, name: str) -> FunctionDeclaration | None:
         """The declaration of a function."""
-        return next((one for one in self.available_functions if one.name == name), None)
+        return next((declared for declared in self.available_functions if declared.name == name), None)
 
     def values(self) -> Iterator[tuple[str, Any]]:
-        """Everything written in it into which `{{key}}` inserts values, with its path."""
+        """Every value in which `{{key}}` is replaced, with its path."""
         for index, edge in enumerate(self.next):
             if edge.reason is not None:
                 yield path_of("next", index, "reason"), edge.reason
@@ -264,5 +264,5 @@ def short_name(stem: str) -> str:
 
 
 def folded(name: str) -> str:
-    """A name as names are compared: without case."""
+    """A name folded for comparison: without case."""
     return name.strip().casefold()

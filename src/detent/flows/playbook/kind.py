@@ -1,4 +1,4 @@
-"""Playbooks as a kind of flow: the one object that the program knows of them."""
+"""Playbooks as a kind of flow: the object that the program loads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MANIFEST = "playbook.yaml"
 
 
 class PlaybookKind(Kind):
-    """Folders of Markdown files, one a step."""
+    """Folders of Markdown files, one per step."""
 
     name = "playbook"
     schema = "detent.flows.playbook.folder:json_schema"
@@ -29,18 +29,18 @@ class PlaybookKind(Kind):
     templates = ("three-steps",)
 
     def folders(self) -> Sequence[str]:
-        """Where playbooks are found by their names, and where applications keep theirs."""
+        """The folder in which playbooks are found by name, and the one in which applications keep theirs."""
         return ("playbooks", "instructions")
 
     def files(self, settings: Settings, root: Path) -> Iterator[Path]:
-        """The files of the project's folder where it is itself a playbook."""
+        """The files of the project's folder, if it is itself a playbook."""
         if (root / MANIFEST).is_file():
             yield root / MANIFEST
             yield from (root / name for name in ("steps", "templates"))
             yield from sorted(root.glob("*.py"))
 
     def passive(self, root: Path) -> Iterator[Path]:
-        """The same, where the playbook has no code."""
+        """The same files, if the playbook has no code."""
         from detent.runtime.project_files import files_below
 
         if (root / MANIFEST).is_file() and not any(root.glob("*.py")):

@@ -1,5 +1,5 @@
-"""The playbooks of a project: folders found, and flows made of them with the general functions, their own
-modules, and the settings.
+"""The playbooks of a project: finds their folders and makes flows of them, with the general functions, their
+own modules and the settings.
 
 `lookup` finds files beside the playbook, then in the project's folder; `write_file` writes into the project's
 folder; `send_email` goes where the heading `mail` of the settings says.
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from detent.flows.playbook.trial import StepTrial
 
 HOME = "playbooks"
-"""The folder of a project in which playbooks go by their names."""
+"""The folder of a project in which playbooks are found by name."""
 SENDER = "Playbook <playbook@detent.example>"
-"""Who writes to an outbox folder unless `mail.from` says."""
+"""Sender of mail to an outbox folder unless `mail.from` names another."""
 OUTBOX = "mail/outbox"
 
 Wrap = Callable[[Tool], Tool]
@@ -50,17 +50,17 @@ class Playbooks(Definitions):
     """Playbook folders of one project."""
 
     def claims(self, path: Path) -> bool:
-        """Whether a path is a folder of step files, right or wrong."""
+        """Whether a path is a folder of step files, valid or not."""
         return path.is_dir() and is_playbook(path)
 
     def find(self, target: str) -> Path:
-        """The folder of a path, or of a name under `playbooks/`."""
+        """The folder at a path, or of a name under `playbooks/`."""
         if ":" in target:
             raise ConfigurationError(f"The path of a playbook has no colon: {target}")
         return find_playbook(target, Path.cwd())
 
     def flows(self, path: Path, name: str | None = None) -> list[Flow]:
-        """The flow of a folder; `DocumentError` lists everything wrong with it."""
+        """The flow of a folder; `DocumentError` lists every problem."""
         if (reason := _belongs_to_application(path)) is not None:
             raise ConfigurationError(reason)
         return [playbook_of(self.settings, path, tools=self.project.served())]
@@ -103,11 +103,13 @@ class Playbooks(Definitions):
             if not any(problem.severity == "error" for problem in problems):
                 problems += self.project.model_problems(self.flows(path)[0])
             name = playbook.manifest.name or path.name
-            results.append(Checked(name, problems, len(playbook.steps), _shown(path, self.settings.folder)))
+            results.append(
+                Checked(name, problems, len(playbook.steps), _display_path(path, self.settings.folder))
+            )
         return results
 
     def draw(self, path: Path, drawing: Drawing) -> str:
-        """A drawing of a playbook; handlers and tools that an application brings may be missing."""
+        """A drawing of a playbook; handlers and tools that an application supplies may be missing."""
         from detent.flows.playbook.drawing import draw_playbook
 
         try:
@@ -121,7 +123,7 @@ class Playbooks(Definitions):
     async def try_step(
         self, flow: Flow, step: str, data: Mapping[str, Any], dispatch: DispatchSettings
     ) -> StepTrial:
-        """Ask one step, by its id, an alias or how the id begins."""
+        """Perform one step, named by its id, an alias or the beginning of its id."""
         from detent.flows.playbook.trial import step_alone
 
         assert isinstance(flow, PlaybookFlow)
@@ -132,16 +134,16 @@ class Playbooks(Definitions):
 
 
 def find_playbook(reference: str, folder: Path) -> Path:
-    """The playbook a command line means: a path from the working folder, or a name under `playbooks/`."""
+    """The playbook a command line names: a path from the working folder, or a name under `playbooks/`."""
     named = folder / HOME
-    given = Path(reference).expanduser() if reference else Path()
+    path = Path(reference).expanduser() if reference else Path()
     if reference:
-        matches = [one for one in (folder / given, named / given) if one.is_dir()]
+        matches = [match for match in (folder / path, named / path) if match.is_dir()]
         if matches:
-            return next((one for one in matches if is_playbook(one)), matches[0])
-        if (folder / given).is_file():
+            return next((match for match in matches if is_playbook(match)), matches[0])
+        if (folder / path).is_file():
             raise ConfigurationError(f"{reference} is a file; a playbook is a folder of step files.")
-    known = sorted(one.name for one in named.iterdir() if one.is_dir()) if named.is_dir() else []
+    known = sorted(entry.name for entry in named.iterdir() if entry.is_dir()) if named.is_dir() else []
     listed = f" Under {HOME}/: {', '.join(known)}." if known else ""
     raise ConfigurationError(
         f"There is no playbook '{reference}': neither a folder nor a name under {HOME}/."
@@ -163,12 +165,12 @@ def _belongs_to_application(folder: Path) -> str | None:
     )
 
 
-def _shown(path: Path, folder: Path) -> str:
+def _display_path(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
 
 
 def is_playbook(folder: Path) -> bool:
-    """True for a folder that holds a playbook, right or wrong."""
+    """Whether a folder holds a playbook, valid or not."""
     place = PlaybookFolder.at(folder)
     if (place.root / MANIFEST).is_file() or (place.root / "steps").is_dir():
         return True
@@ -184,7 +186,7 @@ def _begins_with_front_matter(path: Path) -> bool:
 
 
 def home_of(folder: Path) -> Path:
-    """The folder a playbook stands in: what lies there beside its files is its own."""
+    """The folder that contains a playbook; files beside the playbook's own belong to it."""
     root = PlaybookFolder.at(folder).root
     return root.parent if root.name == INSTRUCTIONS else root
 
@@ -211,14 +213,14 @@ class General:
         write: Path | None = None,
         sink: MailSink | None = None,
     ) -> General:
-        """Wire them. Without `sends`, what the settings say about mail is not looked at.
+        """Wire them. Without `sends`, the mail settings are not read.
 
-        `write` takes what is written elsewhere than to the project's folder; `sink` takes the mail.
+        `write` replaces the project's folder as the target of written files; `sink` replaces the mail sink.
         """
         home, project = home_of(folder), settings.folder
         place = PlaybookFolder.at(folder)
         target = write if write is not None else project
-        protected = [place.steps, place.templates, place.root / MANIFEST, *(target / one for one in FILES)]
+        protected = [place.steps, place.templates, place.root / MANIFEST, *(target / file for file in FILES)]
         protected += [*home.glob("*.py"), *ProjectFiles(settings).guarded]
         files = TextFiles(target, (home, target, project), protected)
         out = mail_out(settings, sink) if sends else MailOut(SENDER, None, _outbox(project / OUTBOX))
@@ -232,7 +234,7 @@ class General:
 
 @dataclass(frozen=True, slots=True)
 class MailOut:
-    """Where mail goes and whose it is."""
+    """Sender and sink of outgoing mail."""
 
     sender: str
     envelope_from: str | None
@@ -242,7 +244,7 @@ class MailOut:
 def mail_out(
     settings: Settings, sink: MailSink | None = None, environ: Mapping[str, str] | None = None
 ) -> MailOut:
-    """What the heading `mail` says about mail going out.
+    """The settings for outgoing mail, from the heading `mail`.
 
     Raises:
         SettingsError: the heading is wrong; all problems are listed.
@@ -303,11 +305,11 @@ def playbook_of(
     retry: RetryPolicy = USUAL,
     strict: bool = False,
 ) -> PlaybookFlow:
-    """The flow of a playbook's folder; `DocumentError` lists everything wrong with it.
+    """The flow of a playbook's folder; `DocumentError` lists every problem.
 
-    A function of the playbook's own modules goes before one of `tools`, and that before a general one of the
-    same name. `wrap` may put something around each. `agents` are steps beyond those that the settings give
-    to agents. `write` and `sink` are as for `General.of`.
+    A function of the playbook's own modules takes precedence over one of `tools`, and that over a general one
+    of the same name. `wrap` may wrap each function. `agents` are further steps, besides those that the
+    settings give to agents. `write` and `sink` are as for `General.of`.
     """
     playbook, _ = read_playbook(folder, overlays=overlays)
     general = General.of(
@@ -337,16 +339,16 @@ def playbook_of(
 
 
 def problems_of(settings: Settings, folder: Path, *, tools: Iterable[Tool] = ()) -> list[Problem]:
-    """Everything wrong with a playbook's folder, its paths as seen from the working folder."""
+    """Every problem of a playbook's folder, with paths relative to the working folder."""
     playbook, _ = read_playbook(folder)
     load = module_loader(settings, folder)
     known = _known(playbook, [*General.of(settings, folder, sends=False).tools(), *tools], load)
-    found = check_playbook(folder, tools=known, agents=_agents(settings, playbook), load=load)
-    return _from_here(found, folder, settings.folder)
+    problems = check_playbook(folder, tools=known, agents=_agents(settings, playbook), load=load)
+    return _from_here(problems, folder, settings.folder)
 
 
 def module_loader(settings: Settings, folder: Path) -> Load:
-    """Imports the modules of a playbook, if the user trusts it: with its project, or by its own folder."""
+    """A loader for the modules of a playbook that the user trusts, with its project or by its own folder."""
     from detent.runtime.trust import Trust
 
     home = home_of(folder).resolve()
@@ -361,7 +363,7 @@ def module_loader(settings: Settings, folder: Path) -> Load:
 
 
 def _known(playbook: Playbook, tools: Iterable[Tool], load: Load) -> dict[str, Tool]:
-    """Functions by name, the playbook's own on top; a module that cannot be imported is told of later."""
+    """Functions by name, the playbook's own first; a module that cannot be imported is reported later."""
     known = {tool.name: tool for tool in tools}
     if playbook.manifest.tools:
         reachable(home_of(playbook.loader.folder.root))
@@ -373,15 +375,15 @@ def _known(playbook: Playbook, tools: Iterable[Tool], load: Load) -> dict[str, T
 
 
 def _used(playbook: Playbook) -> set[str]:
-    """Functions some step may use, or the redirect does."""
-    used = {one.name for step in playbook.steps.values() for one in step.available_functions}
+    """Functions that a step may use, and the redirect's."""
+    used = {function.name for step in playbook.steps.values() for function in step.available_functions}
     redirect = redirect_of(playbook.manifest)
     return used | ({redirect.function} if redirect is not None else set())
 
 
 def _agents(settings: Settings, playbook: Playbook) -> list[str]:
     """Steps that the settings give to agents."""
-    found: list[str] = []
+    steps: list[str] = []
     for key, config in settings.section("steps").items():
         flow, _, step = str(key).rpartition("/")
         if (
@@ -389,20 +391,20 @@ def _agents(settings: Settings, playbook: Playbook) -> list[str]:
             and isinstance(config, Mapping)
             and config.get("mode") == "agent"
         ):
-            found.append(step)
-    return found
+            steps.append(step)
+    return steps
 
 
 def _from_here(problems: Iterable[Problem], folder: Path, base: Path) -> list[Problem]:
-    """Problems whose paths begin at the working folder, where they lie below it."""
+    """Problems with paths relative to the working folder, for files below it."""
     above = PlaybookFolder.at(folder).root.parent
-    found: list[Problem] = []
+    relative: list[Problem] = []
     for problem in problems:
         path = above / problem.place.file
-        for one, root in ((path, base), (path.resolve(), base.resolve())):
-            if one.is_relative_to(root):
-                shown = one.relative_to(root).as_posix()
+        for candidate, root in ((path, base), (path.resolve(), base.resolve())):
+            if candidate.is_relative_to(root):
+                shown = candidate.relative_to(root).as_posix()
                 problem = problem._replace(place=problem.place._replace(file=shown))
                 break
-        found.append(problem)
-    return found
+        relative.append(problem)
+    return relative

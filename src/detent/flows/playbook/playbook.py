@@ -61,15 +61,15 @@ class Playbook:
         return self.loader.folder.shown(self.loader.folder.root / MANIFEST)
 
     def output_lines(self, step: InstructionFile) -> tuple[OutputLine, ...]:
-        """The lines an agent may answer this step with, beyond the usual ones."""
+        """The output lines of an agent's reply to this step, beyond the usual ones."""
         known = {line.key: line for line in self.lines}
-        found = [line for line in self.lines if line.sets in step.outputs or line.key in step.text_fields]
-        found += [
+        lines = [line for line in self.lines if line.sets in step.outputs or line.key in step.text_fields]
+        lines += [
             OutputLine(key, "", "line", "handler")
             for key in step.text_fields
             if key not in known and key != BODY
         ]
-        return tuple(found)
+        return tuple(lines)
 
     def fingerprint_parts(self) -> dict[str, str]:
         """Per step file, a mark that changes with what it means for a run: edges, functions, text."""
@@ -81,14 +81,21 @@ def _mark(step: InstructionFile, edges: Sequence[Edge]) -> str:
         to_plain(
             {
                 "edges": [[edge.to, edge.when, edge.reason] for edge in edges],
-                "functions": [[one.name, one.parameters, one.into] for one in step.available_functions],
+                "functions": [
+                    [function.name, function.parameters, function.into]
+                    for function in step.available_functions
+                ],
                 "needs": step.needs,
                 "handler": step.handler,
-                "call": [[one.function, one.args, one.into, one.when, one.otherwise] for one in step.call],
-                "effects": [
-                    [one.function, one.args, one.templates, one.into, one.when] for one in step.effects
+                "call": [
+                    [query.function, query.args, query.into, query.when, query.otherwise]
+                    for query in step.call
                 ],
-                "variant": [[one.name, one.when] for one in step.variant],
+                "effects": [
+                    [effect.function, effect.args, effect.templates, effect.into, effect.when]
+                    for effect in step.effects
+                ],
+                "variant": [[variant.name, variant.when] for variant in step.variant],
                 "body": digest(step.body),
                 **({"form": _form_mark(step)} if step.form or step.conclude else {}),
             }
@@ -99,11 +106,19 @@ def _mark(step: InstructionFile, edges: Sequence[Edge]) -> str:
 
 def _form_mark(step: InstructionFile) -> list[Any]:
     fields = [
-        [one.name, one.description, one.schema, one.meanings, one.fills]
-        + ([one.candidates.function, one.candidates.pattern, one.candidates.within] if one.candidates else [])
-        for one in step.form
+        [field.name, field.description, field.schema, field.meanings, field.fills]
+        + (
+            [field.candidates.function, field.candidates.pattern, field.candidates.within]
+            if field.candidates
+            else []
+        )
+        for field in step.form
     ]
-    return [fields, [[one.given, one.answer, one.note] for one in step.examples], step.conclude]
+    return [
+        fields,
+        [[example.given, example.answer, example.note] for example in step.examples],
+        step.conclude,
+    ]
 
 
 def read_playbook(
@@ -113,12 +128,12 @@ def read_playbook(
     language: str | None = None,
     protocol: Mapping[str, Any] | None = None,
 ) -> tuple[Playbook, list[Problem]]:
-    """Read a folder, and what is wrong with its files one by one."""
+    """Read a folder; returns the playbook and the problems of its single files."""
     loader = InstructionLoader(folder, overlays)
     manifest, problems = read_manifest(loader.folder)
-    for one in loader.folders:
-        if not one.steps.is_dir():
-            problems.append(Problem("P01", "there is no such folder.", Place(one.shown(one.steps), 1)))
+    for source in loader.folders:
+        if not source.steps.is_dir():
+            problems.append(Problem("P01", "there is no such folder.", Place(source.shown(source.steps), 1)))
     steps: dict[str, InstructionFile] = {}
     texts: dict[str, str] = {}
     for stem, path in loader.files().items():
@@ -157,18 +172,20 @@ def read_playbook(
         start,
         aliases,
         {step.id: canonical_edges(step, aliases) for step in ordered},
-        TemplateSet((one.templates for one in loader.folders), language or manifest.language or LANGUAGE),
+        TemplateSet(
+            (source.templates for source in loader.folders), language or manifest.language or LANGUAGE
+        ),
         _lines(manifest, protocol),
     )
     return playbook, problems
 
 
 def _lines(manifest: Manifest, protocol: Mapping[str, Any] | None) -> tuple[OutputLine, ...]:
-    """The manifest's output lines, and over them an application's."""
-    found = {line.key: line for line in manifest.protocol}
-    for key, said in (protocol or {}).items():
-        line = output_line(key, said)
+    """The manifest's output lines, overridden by an application's."""
+    lines = {line.key: line for line in manifest.protocol}
+    for key, declared in (protocol or {}).items():
+        line = output_line(key, declared)
         if isinstance(line, str):
             raise ConfigurationError(f"Output line '{key}': {line}")
-        found[line.key] = line
-    return tuple(found.values())
+        lines[line.key] = line
+    return tuple(lines.values())

@@ -1,7 +1,7 @@
-"""What an agent is told about a step, and what its reply amounts to.
+"""The prompt of a step, and the reading of an agent's reply.
 
-The step's own text, a fixed block on how to answer, and the inputs between markers nobody outside can know.
-Nothing about the rest of the playbook.
+A prompt holds the step's own text, a fixed block on how to answer, and the inputs between markers that
+outside text cannot predict; nothing about the rest of the playbook.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 PURGED = "(no longer kept)"
 
 Show: TypeAlias = Mapping[str, Callable[[Any], Any]]
-"""By key of the needs, how its value is shown to agents."""
+"""By key of the needs, the function that formats its value for agents."""
 
 
 class Said(Mapping[str, Any]):
-    """The data an agent's reply sets, with the reply itself and what was proposed along with it."""
+    """The data an agent's reply sets, with the reply itself and the effects it proposes."""
 
     def __init__(
         self, data: Mapping[str, Any], reply: Reply, effects: Sequence[Effect], problems: Sequence[str]
@@ -40,13 +40,13 @@ class Said(Mapping[str, Any]):
         self._data = dict(data)
         self.reply = reply
         self.effects = tuple(effects)
-        """Through functions; equal ones once."""
+        """Effects proposed by calling functions; equal ones once."""
         self.problems = tuple(problems)
-        """What is wrong with the reply and the proposals."""
+        """Problems of the reply and the proposals."""
 
     @property
     def next_step(self) -> str | None:
-        """The step a reply in lines names; None for a form, which names none."""
+        """The step that a reply in lines names; None for a form."""
         return self.reply.next_step
 
     def __getitem__(self, key: str) -> Any:
@@ -81,11 +81,11 @@ class LineDialect:
     # -- asking ---------------------------------------------------------------------------------------------
 
     def fingerprint(self, plan: Plan) -> str:
-        """Changes with the step's text, what may follow, and what may be answered."""
+        """Changes with the step's text, the steps that may follow, and the output lines."""
         return digest([self.instructions(plan), list(self._offered(plan))], 12)
 
     async def prepare(self, plan: Plan, ctx: StepContext, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs with what is kept beside the journal in them.
+        """The inputs, with values stored beside the journal loaded.
 
         Where an agent has no functions, what the step's `call` asks is asked first and shown.
         """
@@ -110,23 +110,23 @@ class LineDialect:
         """The inputs, each between markers."""
         parts = ["INPUTS"]
         parts += [
-            f"{visible(key)}\n<<<{mark}\n{visible(self._shown(key, value))}\n{mark}>>>"
+            f"{visible(key)}\n<<<{mark}\n{visible(self._format(key, value))}\n{mark}>>>"
             for key, value in inputs.items()
         ]
         return parts if inputs else [*parts, "(none)"]
 
-    def _shown(self, key: str, value: Any) -> str:
+    def _format(self, key: str, value: Any) -> str:
         return _text(self.show[key](value) if key in self.show else value)
 
     def refused(self, listed: str) -> str:
-        """What an agent is told about its last reply."""
+        """The message about the problems of an agent's last reply."""
         return (
             f"PROBLEMS\nYour last reply was refused. Answer anew, without these:\n{listed}\n"
             f"Allowed for NEXT_STEP: {', '.join(self.allowed)}"
         )
 
     def instructions(self, plan: Plan) -> str:
-        """The step's text and the fixed block; the same whatever the inputs are."""
+        """The step's text and the fixed block, which do not depend on the inputs."""
         parts = [self.step.body]
         if plan.config.prompt_extra:
             parts.append(plan.config.prompt_extra.strip())
@@ -140,8 +140,8 @@ class LineDialect:
             f"NEXT_STEP: <exactly one of: {', '.join(self.allowed)}>",
         ]
         for line in self.lines:
-            what = "one word" if line.takes == "token" else "one line"
-            lines.append(f"{line.key}: <{what}; leave the line out if there is none>")
+            length = "one word" if line.takes == "token" else "one line"
+            lines.append(f"{line.key}: <{length}; leave the line out if there is none>")
         lines.append("REASON: <why, in one short sentence>")
         functions = {
             target.rpartition(".")[0] for key, target in self.step.text_fields.items() if key == BODY
@@ -160,12 +160,12 @@ class LineDialect:
     # -- understanding --------------------------------------------------------------------------------------
 
     def schema(self, plan: Plan) -> None:
-        """An answer in lines has none."""
+        """None: an answer in lines has no schema."""
 
     def read(
         self, plan: Plan, answer: Any, proposed: Iterable[Effect], inputs: Mapping[str, Any]
     ) -> Proposal:
-        """What a reply amounts to; what is wrong with it is for `conclude` to tell, which knows the run."""
+        """The proposal of a reply; `conclude`, which knows the run, reports its problems."""
         if isinstance(answer, str):
             reply = read_reply(answer, allowed=self.allowed, aliases=self.aliases, lines=self.lines)
         else:
@@ -173,12 +173,12 @@ class LineDialect:
             reply = Reply(problems=(f"The reply must be text with a NEXT_STEP line. Allowed: {names}",))
         effects, wrong = collapsed(proposed)
         data = data_of(reply, self.lines)
-        said = Said(data, reply, effects, (*reply.problems, *wrong))
-        return Proposal(said, reply.next_step, effects, None, data, data)
+        statement = Said(data, reply, effects, (*reply.problems, *wrong))
+        return Proposal(statement, reply.next_step, effects, None, data, data)
 
 
 def data_of(reply: Reply, lines: Iterable[OutputLine]) -> dict[str, Any]:
-    """The data a reply sets. A line left out means that there is nothing, unless code may find it instead."""
+    """The data a reply sets. A missing line means null, unless code may find the value instead."""
     data: dict[str, Any] = {}
     for line in lines:
         if line.sets and (line.key in reply.outputs or line.absent == "null"):
@@ -187,24 +187,24 @@ def data_of(reply: Reply, lines: Iterable[OutputLine]) -> dict[str, Any]:
 
 
 def collapsed(proposed: Iterable[Effect]) -> tuple[tuple[Effect, ...], list[str]]:
-    """Proposals with equal ones taken together; unequal ones of the same function are a violation."""
-    found: dict[str, Effect] = {}
+    """Proposals without duplicates; different calls of the same function are problems."""
+    distinct: dict[str, Effect] = {}
     by_tool: dict[str, int] = {}
     for effect in proposed:
         key = canonical([effect.tool, to_plain(effect.args)])
-        if key not in found:
-            found[key] = effect
+        if key not in distinct:
+            distinct[key] = effect
             by_tool[effect.tool] = by_tool.get(effect.tool, 0) + 1
     wrong = [
         f"{tool} was called with different arguments. Call it once."
         for tool, count in by_tool.items()
         if count > 1
     ]
-    return tuple(found.values()), wrong
+    return tuple(distinct.values()), wrong
 
 
 def marker(step: str, blocks: Mapping[str, Any]) -> str:
-    """A mark that no input can contain, since it depends on all of them; the same when a run is resumed."""
+    """A marker that no input can contain, since it depends on all of them; the same after a resume."""
     text = canonical(to_plain(blocks))
     mark = digest([step, text], 16)
     while mark in text:
@@ -213,7 +213,7 @@ def marker(step: str, blocks: Mapping[str, Any]) -> str:
 
 
 async def _unpacked(ctx: StepContext, value: Any) -> Any:
-    """A value with what lies beside the journal in its place."""
+    """A value with its parts stored beside the journal loaded."""
     if isinstance(value, Mapping):
         if isinstance(value.get("$blob"), str):
             raw = await ctx.kept(value)
@@ -239,10 +239,10 @@ def _text_inside(value: Any) -> str:
 
 
 def visible(text: str) -> str:
-    """Text in which what cannot be seen is spelled out, so that no value hides anything."""
+    """Text with invisible characters escaped, so that no value hides anything."""
     if text.replace("\n", "").isprintable():
         return text
     return "".join(
-        one if one.isprintable() or one in "\n\t" or category(one) == "Zs" else f"\\u{ord(one):04x}"
-        for one in text
+        char if char.isprintable() or char in "\n\t" or category(char) == "Zs" else f"\\u{ord(char):04x}"
+        for char in text
     )

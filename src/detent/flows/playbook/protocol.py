@@ -1,4 +1,4 @@
-"""The lines an agent answers a step in, and how they are read.
+"""The lines of an agent's reply, and how they are read.
 
     NEXT_STEP: 02-look-it-up
     REASON: an order number was found
@@ -37,13 +37,13 @@ class Reply:
     """An agent's reply, read."""
 
     next_step: str | None = None
-    """The canonical name of the step it chose; None when it chose none that may follow."""
+    """The canonical name of the chosen step; None if it chose none that may follow."""
     outputs: Mapping[str, str] = field(default_factory=dict)
     """Further output lines by key, cleaned."""
     reason: str | None = None
     body: str | None = None
     problems: tuple[str, ...] = ()
-    """What is wrong with it. Tells what would have been right, never what was said."""
+    """Its problems. Each says what would have been right and repeats no words of the reply."""
     form: Mapping[str, Any] | None = None
     """The facts of a form filled in, in place of lines; then no step is named."""
 
@@ -57,16 +57,16 @@ def read_reply(
 ) -> Reply:
     """Read a reply.
 
-    `allowed` are the steps that may follow, `aliases` everything steps go by (compared without case), `lines`
-    the output lines beyond NEXT_STEP, REASON and BODY.
+    `allowed` are the steps that may follow, `aliases` all names of steps (compared without case), `lines` the
+    output lines beyond NEXT_STEP, REASON and BODY.
     """
     known = {folded(name): step for name, step in (aliases or {}).items()}
     known |= {folded(step): step for step in allowed}
-    wanted = {line.key: line for line in lines}
-    found, loose = _blocks(text, (NEXT_STEP, REASON, BODY, *wanted))
+    output_lines = {line.key: line for line in lines}
+    blocks, loose = _blocks(text, (NEXT_STEP, REASON, BODY, *output_lines))
     problems: list[str] = []
     names = ", ".join(allowed) or "none"
-    routes = [_route(value) for value in found.get(NEXT_STEP, ())]
+    routes = [_route(value) for value in blocks.get(NEXT_STEP, ())]
     if not routes:
         routes = [_cleaned(match) for line in loose for match in _unquoted(line)]
     routes = [route for route in routes if route]
@@ -83,31 +83,31 @@ def read_reply(
     else:
         problems.append(f"NEXT_STEP names no step. Allowed: {names}")
     outputs: dict[str, str] = {}
-    for key, line in wanted.items():
-        values = [_said(value, line.takes) for value in found.get(key, ())]
+    for key, line in output_lines.items():
+        values = [_value_of(value, line.takes) for value in blocks.get(key, ())]
         values = [value for value in values if value.casefold() not in _NOTHING_SAID]
         if len(set(values)) > 1:
             problems.append(f"{key} is said with different values. Say one.")
         elif values:
             outputs[key] = values[0]
-    bodies = list(dict.fromkeys(body for body in map(_body, found.get(BODY, ())) if body))
+    bodies = list(dict.fromkeys(body for body in map(_body, blocks.get(BODY, ())) if body))
     if len(bodies) > 1:
         problems.append("BODY is said with different texts. Say one.")
-    reasons = [reason for reason in map(_unwrapped, found.get(REASON, ())) if reason]
+    reasons = [reason for reason in map(_unwrapped, blocks.get(REASON, ())) if reason]
     return Reply(
         next_step, outputs, reasons[-1] if reasons else None, bodies[0] if bodies else None, tuple(problems)
     )
 
 
 def _blocks(text: str, keys: Collection[str]) -> tuple[dict[str, list[str]], list[str]]:
-    """What stands after each key; and the lines that count and belong to no text of the agent's."""
+    """The texts after each key, and the remaining lines that are neither quoted nor part of a text."""
     names = "|".join(re.escape(key) for key in sorted(keys, key=len, reverse=True))
     output = re.compile(rf"\s*+(?:[*_`]++\s*+)?({names}){_EMPHASIS}\s*:{_EMPHASIS}(.*)", re.IGNORECASE)
-    found: dict[str, list[str]] = {}
+    blocks: dict[str, list[str]] = {}
     loose: list[str] = []
     here: str | None = None
     waiting = False
-    """A NEXT_STEP was begun whose value is on a line to come."""
+    """Whether the value of a NEXT_STEP is still to come, on a later line."""
     fence: str | None = None
     for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         edge = _FENCE.match(line)
@@ -121,20 +121,20 @@ def _blocks(text: str, keys: Collection[str]) -> tuple[dict[str, list[str]], lis
         match = None if inside or quoted else output.fullmatch(line)
         if match is not None:
             here = match.group(1).upper()
-            found.setdefault(here, []).append(match.group(2).strip())
+            blocks.setdefault(here, []).append(match.group(2).strip())
             waiting = here == NEXT_STEP and not _cleaned(match.group(2))
             continue
         if here == BODY:
-            found[BODY][-1] += f"\n{line}"
+            blocks[BODY][-1] += f"\n{line}"
             continue
         if inside or quoted or not line.strip():
             continue
         if waiting:
-            found[NEXT_STEP][-1] = line
+            blocks[NEXT_STEP][-1] = line
             waiting = False
             continue
         loose.append(line)
-    return found, loose
+    return blocks, loose
 
 
 def _unquoted(line: str) -> list[str]:
@@ -170,7 +170,7 @@ def _cleaned(value: str) -> str:
     return value
 
 
-def _said(value: str, takes: str) -> str:
+def _value_of(value: str, takes: str) -> str:
     if takes == "token":
         words = _unwrapped(value).split()
         return _cleaned(words[0]) if words else ""
@@ -188,7 +188,7 @@ def _unwrapped(value: str) -> str:
 
 
 def _body(value: str) -> str:
-    """A text without the fence somebody put around the whole of it."""
+    """A text without a fence around the whole of it."""
     value = value.strip()
     lines = value.split("\n")
     edge = _FENCE.match(lines[0])
@@ -205,7 +205,7 @@ def render(
     calls: Iterable[tuple[str, Any, Any]] = (),
     body: str | None = None,
 ) -> str:
-    """What a step did, in the lines of the protocol; only those that apply.
+    """A step's outcome in the lines of the protocol; only those that apply.
 
     `calls` are function, arguments and result.
     """

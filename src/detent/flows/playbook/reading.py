@@ -1,7 +1,6 @@
-"""Reads step files: front matter, the line of every key, the text below.
+"""Reads step files: front matter, the line of every key, the body.
 
-The format is declared in `instruction`; here are the rules between its keys. Rules between files are in
-`checks`.
+The format is declared in `instruction`; this module checks its keys against each other, `checks` the files.
 """
 
 from __future__ import annotations
@@ -38,31 +37,31 @@ MARKER = "---"
 REQUIRED = ("name", "description", "version", "next")
 KEYS = keys_of(InstructionFile)
 DECLARATIVE = ("call", "effects")
-"""What stands in place of a handler; a template's variant alone says nothing that could be done."""
+"""Keys that replace a handler; a template's variant alone declares no work."""
 BODY_ARGUMENT = "body"
-"""The argument a template fills when nothing else is said."""
+"""The argument a template fills by default."""
 
 _MAY_BE_EMPTY = (
     *REQUIRED, "aliases", "available_functions", "needs", "outputs", "handler", "call", "effects",
     "validator", "examples", "conclude",
 )  # fmt: skip
-"""Keys that an empty text leaves out."""
+"""Keys for which an empty text counts as left out."""
 _NAME = re.compile(r"[^\W_]+(?:[-_]+[^\W_]+)*")
 _SCALARS = (str, int, float, bool, type(None))
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
 class Read(NamedTuple):
-    """What reading a file gave."""
+    """The result of reading a file."""
 
     instruction: InstructionFile | None
-    """None when not even its front matter could be read."""
+    """None if its front matter could not be read."""
     problems: tuple[Problem, ...]
     text: str
-    """The whole file, for guessing at what could not be read."""
+    """The whole file, for guessing the targets of an unreadable step."""
 
     def shown(self, path: str) -> Read:
-        """The same, with the problems under the name people know the file by."""
+        """The same, with the problems under the file's path for display."""
         return self._replace(
             problems=tuple(
                 problem._replace(place=problem.place._replace(file=path)) for problem in self.problems
@@ -116,28 +115,28 @@ def read_instruction(raw: bytes, path: Path) -> Read:
 class _Reader(FormReader):
     """Reads the front matter of one step file."""
 
-    def instruction(self, given: dict[str, Any], path: Path) -> InstructionFile:
+    def instruction(self, content: dict[str, Any], path: Path) -> InstructionFile:
         """The whole front matter, as far as it is usable."""
-        scenario = "trigger" in given
-        given = {
+        scenario = "trigger" in content
+        content = {
             key: None
             if (value == "" and key in _MAY_BE_EMPTY) or (key in REQUIRED and value in ([], {}))
             else value
-            for key, value in given.items()
+            for key, value in content.items()
         }
-        if scenario and given.get("next") is None:
-            given["next"] = []
-        if "name" in given:
-            given["name"] = self.spelled(given["name"], "name")
-        if isinstance(given.get("aliases"), list):
-            given["aliases"] = [
-                self.spelled(alias, f"aliases[{index}]") for index, alias in enumerate(given["aliases"])
+        if scenario and content.get("next") is None:
+            content["next"] = []
+        if "name" in content:
+            content["name"] = self.spelled(content["name"], "name")
+        if isinstance(content.get("aliases"), list):
+            content["aliases"] = [
+                self.spelled(alias, f"aliases[{index}]") for index, alias in enumerate(content["aliases"])
             ]
-        values = self.fields(InstructionFile, given, "", "a step file")
-        declarative = any(key in given for key in DECLARATIVE)
-        if "handler" in given and declarative:
-            other = next(key for key in DECLARATIVE if key in given)
-            self.wrong("P06", other, f"'{other}' stands in place of a handler; say one of them.")
+        values = self.fields(InstructionFile, content, "", "a step file")
+        declarative = any(key in content for key in DECLARATIVE)
+        if "handler" in content and declarative:
+            other = next(key for key in DECLARATIVE if key in content)
+            self.wrong("P06", other, f"'{other}' replaces a handler; use one of them.")
         values["name"] = self.name(values.get("name", "").strip(), path.stem)
         values["next"] = self.items(values, "next", self.edge)
         values["available_functions"] = self.items(values, "available_functions", self.function)
@@ -179,7 +178,7 @@ class _Reader(FormReader):
         return name or stem
 
     def autonomy(self, values: Mapping[str, Any]) -> AutonomyLevel | None:
-        """The level, which means nothing to a step that is deterministic."""
+        """The level; a deterministic step has none."""
         level = AutonomyLevel(values["autonomy"]) if "autonomy" in values else None
         if values["mode"] is StepMode.DETERMINISTIC and level not in (None, AutonomyLevel.OPERATOR):
             self.wrong("P20", "autonomy", "autonomy is for agents, but mode is deterministic.")
@@ -188,11 +187,11 @@ class _Reader(FormReader):
 
     # -- lists and mappings ---------------------------------------------------------------------------------
 
-    def edge(self, given: Any, path: str) -> Edge | None:
+    def edge(self, written: Any, path: str) -> Edge | None:
         """One step that may follow."""
-        if isinstance(given, dict):
-            given = {**given, "to": self.spelled(given.get("to") or None, f"{path}.to")}
-        item = self.item(Edge, self.spelled(given, path), path, "an item of 'next'", "to")
+        if isinstance(written, dict):
+            written = {**written, "to": self.spelled(written.get("to") or None, f"{path}.to")}
+        item = self.item(Edge, self.spelled(written, path), path, "an item of 'next'", "to")
         if item is None or "to" not in item:
             return None
         if not item["to"].strip():
@@ -200,12 +199,12 @@ class _Reader(FormReader):
             return None
         return Edge(item["to"].strip(), self.when(item, path), (item.get("reason") or "").strip() or None)
 
-    def function(self, given: Any, path: str) -> FunctionDeclaration | None:
-        """One function it may use."""
-        item = self.item(FunctionDeclaration, self.spelled(given, path), path, "a function", "name")
+    def function(self, written: Any, path: str) -> FunctionDeclaration | None:
+        """One function that the step may use."""
+        item = self.item(FunctionDeclaration, self.spelled(written, path), path, "a function", "name")
         if item is None:
             return None
-        if not isinstance(given, dict):
+        if not isinstance(written, dict):
             if not item["name"].strip():
                 self.wrong("P06", path, "this is a function's name, or {name, description, parameters}.")
                 return None
@@ -215,7 +214,7 @@ class _Reader(FormReader):
         ]
         if lacks:
             self.wrong("P15", path, f"a function written out has {' and '.join(lacks)}, as text.")
-        parameters = given.get("parameters", _NO_PARAMETERS)
+        parameters = written.get("parameters", _NO_PARAMETERS)
         if (trouble := _schema_trouble(parameters)) is not None:
             self.wrong("P15", f"{path}.parameters", trouble)
             parameters = _NO_PARAMETERS
@@ -224,30 +223,34 @@ class _Reader(FormReader):
         into, required = self.into(item, path), item.get("required", False)
         return FunctionDeclaration(item["name"], item.get("description"), parameters, into, required)
 
-    def call(self, given: Any, path: str) -> Call | None:
-        """One query that its declarative handler asks."""
+    def call(self, written: Any, path: str) -> Call | None:
+        """One query of the declarative handler."""
         functions = (
-            [key for key in given if key not in ("into", "when", "else")] if isinstance(given, dict) else []
+            [key for key in written if key not in ("into", "when", "else")]
+            if isinstance(written, dict)
+            else []
         )
         if len(functions) != 1:
             self.wrong("P06", path, "a call is one function with its arguments, beside into, when and else.")
             return None
-        function, into = functions[0], given.get("into")
-        args = self.mapping(given[function], below(path, function), "named arguments")
+        function, into = functions[0], written.get("into")
+        args = self.mapping(written[function], below(path, function), "named arguments")
         if into in (None, ""):
             self.wrong("P04", path, "a call says with 'into' which key takes the answer.")
             return None
         if not isinstance(into, str) or "." in into:
             self.wrong("P06", f"{path}.into", "into is one key of the data, without dots.")
             return None
-        return Call(function, args, into, self.when(given, path), given.get("else"), "else" in given, path)
+        return Call(
+            function, args, into, self.when(written, path), written.get("else"), "else" in written, path
+        )
 
-    def effects(self, given: Any) -> tuple[EffectDeclaration, ...]:
-        """The effects its declarative handler proposes."""
-        if isinstance(given, dict):
-            return tuple(self.effect(key, value, below("effects", key)) for key, value in given.items())
+    def effects(self, written: Any) -> tuple[EffectDeclaration, ...]:
+        """The effects of the declarative handler."""
+        if isinstance(written, dict):
+            return tuple(self.effect(key, value, below("effects", key)) for key, value in written.items())
         effects: list[EffectDeclaration] = []
-        for index, item in enumerate(given):
+        for index, item in enumerate(written):
             path = f"effects[{index}]"
             if isinstance(item, dict) and len(item) == 1:
                 ((function, value),) = item.items()
@@ -261,9 +264,9 @@ class _Reader(FormReader):
             self.wrong("P06", path, f"an effect is one function with its arguments.{inside}")
         return tuple(effects)
 
-    def effect(self, function: str, given: Any, path: str) -> EffectDeclaration:
+    def effect(self, function: str, written: Any, path: str) -> EffectDeclaration:
         """One effect."""
-        item = self.mapping(given, path, "named arguments, beside template, into and when")
+        item = self.mapping(written, path, "named arguments, beside template, into and when")
         args = {key: value for key, value in item.items() if key not in ("template", "into", "when")}
         templates = self.templates(item, f"{path}.template")
         return EffectDeclaration(
@@ -272,11 +275,13 @@ class _Reader(FormReader):
 
     def templates(self, item: Mapping[str, Any], path: str) -> dict[str, str]:
         """Which arguments come from which template."""
-        given = item.get("template")
-        by_argument = given if isinstance(given, dict) else {} if given is None else {BODY_ARGUMENT: given}
+        written = item.get("template")
+        by_argument = (
+            written if isinstance(written, dict) else {} if written is None else {BODY_ARGUMENT: written}
+        )
         templates: dict[str, str] = {}
         for argument, value in by_argument.items():
-            place = below(path, argument) if isinstance(given, dict) else path
+            place = below(path, argument) if isinstance(written, dict) else path
             name = self.spelled(value, place)
             if isinstance(name, str) and name.strip():
                 templates[argument] = name.strip()
@@ -285,15 +290,15 @@ class _Reader(FormReader):
                 self.wrong("P06", place, message)
         return templates
 
-    def variants(self, given: Mapping[str, Any]) -> tuple[Variant, ...]:
+    def variants(self, written: Mapping[str, Any]) -> tuple[Variant, ...]:
         """The variants of its templates."""
-        conditions = {name: self.condition(given[name], below("variant", name)) for name in given}
+        conditions = {name: self.condition(written[name], below("variant", name)) for name in written}
         return tuple(Variant(name, when) for name, when in conditions.items() if when is not None)
 
-    def text_fields(self, given: Mapping[str, Any]) -> Mapping[str, str]:
+    def text_fields(self, written: Mapping[str, Any]) -> Mapping[str, str]:
         """Which protocol output fills which argument."""
         targets: dict[str, str] = {}
-        for key, target in given.items():
+        for key, target in written.items():
             if isinstance(target, str) and all(target.rpartition(".")[::2]):
                 targets[key.upper()] = target
             else:
@@ -305,15 +310,15 @@ class _Reader(FormReader):
     # -- parts ----------------------------------------------------------------------------------------------
 
     def spelled(self, value: Any, path: str) -> Any:
-        """A name as it is spelled, if YAML takes it for a number."""
+        """A name as it is spelled in the file, if YAML reads it as a number."""
         bare = self.document.bare(path) if type(value) in (int, float) else None
         return value if bare is None else bare
 
-    def mapping(self, value: Any, path: str, what: str) -> dict[str, Any]:
+    def mapping(self, value: Any, path: str, expected: str) -> dict[str, Any]:
         """A mapping; without a value, an empty one."""
         if value is None or isinstance(value, dict):
             return value or {}
-        self.wrong("P06", path, f"this takes {what}.")
+        self.wrong("P06", path, f"this takes {expected}.")
         return {}
 
     def into(self, item: Mapping[str, Any], path: str) -> Mapping[str, str]:
@@ -335,20 +340,20 @@ class _Reader(FormReader):
         """The condition of an item."""
         return self.condition(item["when"], f"{path}.when") if "when" in item else None
 
-    def condition(self, given: Any, path: str) -> Mapping[str, Any] | None:
-        """A condition, or None when it is malformed."""
-        if not isinstance(given, dict) or not given:
+    def condition(self, written: Any, path: str) -> Mapping[str, Any] | None:
+        """A condition; None if it is malformed."""
+        if not isinstance(written, dict) or not written:
             self.wrong("P19", path, "a condition is a mapping of dotted keys, such as {status: [open, new]}.")
             return None
         before = len(self.problems)
-        for key, expected in given.items():
+        for key, expected in written.items():
             values = expected if isinstance(expected, list) else [expected]
             if not re.fullmatch(DOTTED, key):
                 self.wrong("P19", below(path, key), f"'{key}' is no dotted key.")
             elif not values or not all(isinstance(value, _SCALARS) for value in values):
                 message = "compare with a value, a list of values, `present` or `absent`."
                 self.wrong("P19", below(path, key), message)
-        return given if len(self.problems) == before else None
+        return written if len(self.problems) == before else None
 
 
 def _schema_trouble(schema: Any) -> str | None:

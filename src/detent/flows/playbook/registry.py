@@ -38,34 +38,38 @@ class FunctionRegistry:
     """Functions by name: given ones, those of a manifest's modules, `package.module:function`."""
 
     def __init__(
-        self, given: Given = None, modules: Iterable[ModuleType] = (), load: Load = imported
+        self, registered: Given = None, modules: Iterable[ModuleType] = (), load: Load = imported
     ) -> None:
-        self._given = given
+        self._registered = registered
         self._load = load
         self._modules = tuple(modules)
 
     def find(self, name: str) -> Callable[..., Any] | str:
         """The function of a name, or why there is none."""
-        if isinstance(self._given, Mapping):
-            found: Any = self._given.get(name)
+        if isinstance(self._registered, Mapping):
+            function: Any = self._registered.get(name)
         else:
-            found = self._given(name) if self._given is not None else None
-        if callable(found):
-            return found  # type: ignore[no-any-return]
+            function = self._registered(name) if self._registered is not None else None
+        if callable(function):
+            return function  # type: ignore[no-any-return]
         if ":" in name:
-            module_name, _, function = name.partition(":")
+            module_name, _, function_name = name.partition(":")
             module = self._load(module_name)
             if isinstance(module, str):
                 return module
-            found = module
-            for part in function.split("."):
-                found = getattr(found, part, None)
-            return found if callable(found) else f"module '{module_name}' has no function '{function}'."
+            function = module
+            for part in function_name.split("."):
+                function = getattr(function, part, None)
+            return (
+                function
+                if callable(function)
+                else f"module '{module_name}' has no function '{function_name}'."
+            )
         for module in self._modules:
-            found = getattr(module, name, None)
-            if callable(found) and not isinstance(found, type):
-                return found  # type: ignore[no-any-return]
-        known = list(self._given) if isinstance(self._given, Mapping) else []
+            function = getattr(module, name, None)
+            if callable(function) and not isinstance(function, type):
+                return function  # type: ignore[no-any-return]
+        known = list(self._registered) if isinstance(self._registered, Mapping) else []
         for module in self._modules:
             own = (name for name, value in vars(module).items() if _written_in(module, value))
             known += [name for name in own if not name.startswith("_")]
@@ -74,20 +78,20 @@ class FunctionRegistry:
 
 
 def _written_in(module: ModuleType, value: Any) -> bool:
-    """Whether a function stands in a module, rather than being imported there."""
+    """Whether a function is defined in a module rather than imported there."""
     here = getattr(value, "__module__", None) == module.__name__
     return here and callable(value) and not isinstance(value, type)
 
 
 def reachable(folder: Path) -> None:
-    """Let modules beside a playbook be imported; those installed go first."""
+    """Make modules beside a playbook importable; installed ones take precedence."""
     import_from_source(folder)
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
 
 class Names:
-    """What the names in a playbook mean: what was given, and what the manifest's modules hold."""
+    """The functions that a playbook names: registered ones, and those of the manifest's modules."""
 
     def __init__(
         self,

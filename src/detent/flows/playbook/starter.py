@@ -1,4 +1,4 @@
-"""The playbook that a new one begins as."""
+"""The files of a new playbook."""
 
 from __future__ import annotations
 
@@ -79,4 +79,4 @@ expected_output:
   status: succeeded
 """,
 }
-"""A playbook to begin with, by file."""
+"""The text of each file of a new playbook."""

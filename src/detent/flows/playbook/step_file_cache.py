@@ -1,4 +1,4 @@
-"""Step files in memory: each is read once per process, whoever asks, however many runs there are."""
+"""Cache of step files: each is read once per process, shared by all runs."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _lock = threading.Lock()
 
 
 def read_cached(path: Path) -> Read | None:
-    """What reading a file gave, the first time anybody asked; None when it is not there."""
+    """The result of reading a file, cached after the first read; None if the file does not exist."""
     key = path.resolve()
-    found = _cache.get(key)
-    if found is not None:
-        return found
+    read = _cache.get(key)
+    if read is not None:
+        return read
     with _lock:  # files are small, and read once
-        found = _cache.get(key)
-        if found is None:
+        read = _cache.get(key)
+        if read is None:
             try:
                 raw = key.read_bytes()
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
                 return None
-            found = _cache[key] = read_instruction(raw, key)
-    return found
+            read = _cache[key] = read_instruction(raw, key)
+    return read
 
 
 def load_instruction_cached(path: str | Path) -> InstructionFile:
-    """A step file, read once per process; `DocumentError` tells everything wrong with it."""
+    """A step file, read once per process; `DocumentError` lists every problem."""
     return _usable(Path(path), Path(path).as_posix())
 
 
 def clear_instruction_cache() -> None:
-    """Forget every file, so that the next look reads it again."""
+    """Empty the cache, so that files are read again."""
     with _lock:
         _cache.clear()
 
@@ -55,14 +55,15 @@ def _usable(path: Path, shown: str) -> InstructionFile:
 
 
 class InstructionLoader:
-    """The step files of a playbook, overlays laid over it."""
+    """The step files of a playbook and its overlays."""
 
     def __init__(
         self, folder: str | Path | PlaybookFolder, overlays: Sequence[str | Path | PlaybookFolder] = ()
     ) -> None:
         self.folder = folder if isinstance(folder, PlaybookFolder) else PlaybookFolder.at(folder)
         self.overlays = tuple(
-            one if isinstance(one, PlaybookFolder) else PlaybookFolder.at(one) for one in overlays
+            overlay if isinstance(overlay, PlaybookFolder) else PlaybookFolder.at(overlay)
+            for overlay in overlays
         )
 
     @property
@@ -72,39 +73,39 @@ class InstructionLoader:
 
     def files(self) -> dict[str, Path]:
         """Step files by id, each from the strongest folder that has it."""
-        found: dict[str, Path] = {}
+        files: dict[str, Path] = {}
         for folder in self.folders:
             for path in folder.step_files():
-                found[path.stem] = path
-        return dict(sorted(found.items()))
+                files[path.stem] = path
+        return dict(sorted(files.items()))
 
     def shown(self, path: Path) -> str:
-        """A file as people are told about it."""
+        """A file's path for display."""
         for folder in reversed(self.folders):
             if path.is_relative_to(folder.root) or path.is_relative_to(folder.steps):
                 return folder.shown(path)
         return path.as_posix()
 
     def load_step_instruction(self, step_name: str) -> InstructionFile:
-        """The step of a name or alias; `DocumentError` when there is none or it cannot be used."""
+        """The step of a name or alias; `DocumentError` if it does not exist or cannot be used."""
         files = self.files()
         path = files.get(step_name) or self._named(step_name, files)
         if path is None:
-            wanted = self.folder.shown(self.folder.steps / f"{step_name}.md")
-            there = ", ".join(files) or "none"
-            message = f"there is no step '{step_name}'.{nearest(step_name, files)} Steps: {there}."
-            raise DocumentError("The playbook", [Problem("P01", message, Place(wanted, 1))])
+            expected_file = self.folder.shown(self.folder.steps / f"{step_name}.md")
+            listed = ", ".join(files) or "none"
+            message = f"there is no step '{step_name}'.{nearest(step_name, files)} Steps: {listed}."
+            raise DocumentError("The playbook", [Problem("P01", message, Place(expected_file, 1))])
         return _usable(path, self.shown(path))
 
     def _named(self, name: str, files: Mapping[str, Path]) -> Path | None:
-        """The file that goes by an alias. Other files are looked into only when no file's name will do."""
-        wanted = folded(name)
+        """The file of an alias. Files are read only if no file name matches."""
+        key = folded(name)
         for stem, path in files.items():
-            if wanted in (folded(stem), folded(short_name(stem))):
+            if key in (folded(stem), folded(short_name(stem))):
                 return path
         for path in files.values():
             read = read_cached(path)
             names = read.instruction.names if read is not None and read.instruction is not None else ()
-            if wanted in (folded(one) for one in names):
+            if key in (folded(alias) for alias in names):
                 return path
         return None

@@ -1,4 +1,4 @@
-"""The engine's step for each step file: handler, what agents get, and what either side's answer becomes."""
+"""The engine's step for each step file: its handler, its agent side, and the outcome of either's answer."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ EFFECT_FAILED = "effect_failed"
 STEP_NOT_FOUND = "step_not_found"
 
 Contract = Callable[[StepContext, Outcome, Reply], Iterable[str] | Awaitable[Iterable[str]]]
-"""What else an agent's answer must keep at every level: the outcome it would have, and what is wrong with it.
+"""A further rule for an agent's answer at every level: takes the outcome it would have, returns problems.
 
-Each problem says what would have been right, and repeats nothing the agent said.
+Each problem says what would have been right, and repeats no words of the agent.
 """
 
 Conclude = Callable[[StepContext, Said], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
-"""Makes data of what an agent stated: the fields of a form, or what the lines of a reply say."""
+"""Turns an agent's statement into data: the fields of a form, or the values of a reply's lines."""
 
 _ABSENT = object()
 _INVALID = (FallbackReason.SCHEMA_VIOLATION, FallbackReason.VALIDATION_FAILURE)
 
 
 class StepWork:
-    """One step file at work."""
+    """The work of one step file: inputs, handler, and the outcome of an agent's answer."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class StepWork:
         self.step = step
         self.edges = tuple(edges)
         self.inner = inner
-        """The handler that decides; None when only an agent can."""
+        """The handler that decides; None if only an agent can."""
         self.aliases = aliases
         self.lines = tuple(lines)
         self.tools = tools
@@ -96,12 +96,12 @@ class StepWork:
         self.show = show or {}
         self.allowed = tuple(dict.fromkeys(edge.to for edge in edges))
 
-    # -- what it works on -----------------------------------------------------------------------------------
+    # -- inputs ---------------------------------------------------------------------------------------------
 
     async def inputs(self, ctx: StepContext) -> dict[str, Any]:
-        """Exactly the keys in `needs`; one that is missing is left out, and said.
+        """Exactly the keys in `needs`; a missing key is left out and logged.
 
-        What texts may insert beside the data may be needed, too.
+        A need may also be one of the further values that texts may insert besides the data.
         """
         await ctx.unfold()
         return {
@@ -110,8 +110,8 @@ class StepWork:
         }
 
     def _needed(self, ctx: StepContext) -> list[tuple[str, Any]]:
-        """The needs that are there; of one that is missing it is said."""
-        found = []
+        """The needs with a value; logs each missing one."""
+        values = []
         for key in self.step.needs:
             value = dig(ctx.data, key, _ABSENT)
             if (value is _ABSENT or value is None) and key in self.writer.further:
@@ -119,8 +119,8 @@ class StepWork:
             if value is _ABSENT or value is None:
                 _missing(ctx, self.step.id, key)
             else:
-                found.append((key, value))
-        return found
+                values.append((key, value))
+        return values
 
     # -- the handler ----------------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class StepWork:
         async def perform(ctx: StepContext) -> Outcome:
             await ctx.unfold()
             if ctx.fallback is None and ctx.attempt == 1 and not isinstance(ctx, TrialContext):
-                self._needed(ctx)  # says what is missing
+                self._needed(ctx)  # logs missing needs
             return self.settled(ctx, Outcome.of(await call(inner, None, ctx)))
 
         perform.__wrapped__ = inner  # type: ignore[attr-defined]
@@ -139,13 +139,15 @@ class StepWork:
         return perform
 
     def settled(self, ctx: StepContext, outcome: Outcome) -> Outcome:
-        """A handler's outcome with its next step named, and what belongs to that step."""
+        """A handler's outcome with its next step and reason filled in, and the redirect if it is degraded."""
         if outcome.hold is not None or outcome.end is not None or outcome.event is not None:
             return outcome
-        wanted = [Effect.of(effect) for effect in (*ctx.proposed, *outcome.effects)]
+        effects = [Effect.of(effect) for effect in (*ctx.proposed, *outcome.effects)]
         failure = ctx.failure
-        if failure is not None and any(one.identity(self.step.id) in failure["failed"] for one in wanted):
-            ctx.proposed = ()  # it asks again for what failed for good: it has no other way
+        if failure is not None and any(
+            effect.identity(self.step.id) in failure["failed"] for effect in effects
+        ):
+            ctx.proposed = ()  # it proposes again an effect that failed for good: it has no alternative
             return Outcome(FAILED, reason=EFFECT_FAILED)
         data = self._after(ctx, outcome)
         to = self._named(outcome)
@@ -153,7 +155,7 @@ class StepWork:
         if to is None:
             edge = first_edge(self.edges, data)
             if edge is None and _waits(outcome):
-                return outcome  # conditions on receipts are judged when those are there
+                return outcome  # conditions on receipts are judged once the receipts exist
             to = edge.to if edge is not None else DEGRADED
             if edge is None and reason is None:
                 reason = NO_EDGE
@@ -163,7 +165,7 @@ class StepWork:
         return outcome
 
     def _named(self, outcome: Outcome) -> str | None:
-        """The step a handler names; an error tells who named it and what may follow."""
+        """The step a handler names; `InvalidTransitionError` if it may not follow."""
         if outcome.next is None:
             return None
         name = name_of(outcome.next)
@@ -178,7 +180,7 @@ class StepWork:
         return name
 
     def _label(self, to: str, data: Mapping[str, Any]) -> str | None:
-        """The label of the edge taken, where values are to be put into it; else the table has it."""
+        """The label of the taken edge if it holds placeholders; otherwise the table has it."""
         for edge in self.edges:
             if edge.to == to and (edge.when is None or when(edge.when)(data)):
                 if edge.reason is None or not any(placeholders(edge.reason)):
@@ -187,139 +189,147 @@ class StepWork:
         return None
 
     def _after(self, ctx: StepContext, outcome: Outcome) -> Mapping[str, Any]:
-        """Data as it will be."""
+        """The data after an outcome."""
         changes = dict(outcome.set)
         for key, items in additions(outcome.append).items() if outcome.append else ():
-            there = changes.get(key, ctx.data.get(key)) or []
-            changes[key] = [*there, *items]
+            items_so_far = changes.get(key, ctx.data.get(key)) or []
+            changes[key] = [*items_so_far, *items]
         return ChainMap(changes, ctx.data)  # type: ignore[arg-type]
 
     # -- an agent's answer ----------------------------------------------------------------------------------
 
-    async def conclude(self, ctx: StepContext, said: Any) -> Outcome:
-        """The outcome of a reply: its data laid over what code finds, its words in the handler's effects."""
+    async def conclude(self, ctx: StepContext, statement: Any) -> Outcome:
+        """The outcome of a reply: its data over the handler's, its words in the handler's effects."""
         await ctx.unfold()
-        if not isinstance(said, Said):
-            return Outcome.of(said)
-        if wrong := said.problems or self._unasked(ctx):
+        if not isinstance(statement, Said):
+            return Outcome.of(statement)
+        if wrong := statement.problems or self._unasked(ctx):
             raise self._refused(ctx, wrong)
         own, proposals = await self._own(ctx)
         changes = dict(own.set)
         problems: list[str] = []
-        if said.effects:
-            effects: tuple[Effect, ...] = said.effects
+        if statement.effects:
+            effects: tuple[Effect, ...] = statement.effects
             keys = self._same_function(proposals, effects)
             outcome_effects: tuple[Effect, ...] = ()
         else:
             effects = (
-                self._in_their_words(proposals, said.reply, problems)
-                if said.reply.form is None
-                else self._filled_in(proposals, said.reply.form)
+                self._in_their_words(proposals, statement.reply, problems)
+                if statement.reply.form is None
+                else self._filled_in(proposals, statement.reply.form)
             )
             pairs = zip(proposals, effects, strict=True)
             keys = {old.identity(self.step.id): new.identity(self.step.id) for old, new in pairs}
             outcome_effects = effects
         changes = _repointed(changes, keys)
         changes |= await self._answered(ctx, effects)
-        changes |= said if self.concluding is None else await call(self.concluding, None, ctx, said)
-        outcome = Outcome(said.next_step, set=changes, append=own.append, effects=outcome_effects)
+        changes |= statement if self.concluding is None else await call(self.concluding, None, ctx, statement)
+        outcome = Outcome(statement.next_step, set=changes, append=own.append, effects=outcome_effects)
         data = self._after(ctx, outcome)
-        if said.reply.form is None:
-            problems += self._condition(said.next_step, data)
+        if statement.reply.form is None:
+            problems += self._condition(statement.next_step, data)
         elif (edge := first_edge(self.edges, data)) is not None:
             outcome = outcome._replace(next=edge.to)
-        elif not _waits(outcome):  # conditions on receipts are judged when those are there
+        elif not _waits(outcome):  # conditions on receipts are judged once the receipts exist
             problems.append("The facts lead nowhere: no condition of a next step holds on them.")
         if not problems:
             whole = outcome._replace(effects=effects)
             for contract in self.contracts:
-                problems += [str(one) for one in await call(contract, None, ctx, whole, said.reply)]
+                problems += [
+                    str(problem) for problem in await call(contract, None, ctx, whole, statement.reply)
+                ]
         if problems:
             raise self._refused(ctx, problems)
         return outcome._replace(reason=self._label(name_of(outcome.next) if outcome.next else "", data))
 
     def _unasked(self, ctx: StepContext) -> list[str]:
-        """Functions an agent had to call and did not; where none is offered, they were called for it."""
-        asked = {line["tool"] for line in ctx.looked}
-        idle = {one.function for one in self.step.call if one.when and not when(one.when)(ctx.data)}
+        """Problems for required functions that were not called; those called by code count."""
+        called = {line["tool"] for line in ctx.looked}
+        idle = {query.function for query in self.step.call if query.when and not when(query.when)(ctx.data)}
         return [
-            f"{one.name} was not called. Call it before you answer."
-            for one in self.step.available_functions
-            if one.required and one.name not in asked and one.name not in idle
+            f"{function.name} was not called. Call it before you answer."
+            for function in self.step.available_functions
+            if function.required and function.name not in called and function.name not in idle
         ]
 
     def _filled_in(self, proposals: Sequence[Effect], form: Mapping[str, Any]) -> tuple[Effect, ...]:
-        """The handler's effects with the arguments that fields of the form fill."""
+        """The handler's effects, with arguments filled from fields of the form."""
         effects = list(proposals)
         for field in self.step.form:
             function, _, argument = (field.fills or "").rpartition(".")
             if field.fills is None or form.get(field.name) is None:
                 continue
             effects = [
-                replace(one, args={**one.args, argument: form[field.name]}) if one.tool == function else one
-                for one in effects
+                replace(effect, args={**effect.args, argument: form[field.name]})
+                if effect.tool == function
+                else effect
+                for effect in effects
             ]
         return tuple(effects)
 
     async def _own(self, ctx: StepContext) -> tuple[Outcome, tuple[Effect, ...]]:
-        """What the step's own code would do on the same data: what it sets, and what it proposes."""
+        """The outcome of the step's own code on the same data, and the effects it would propose."""
         if self.inner is None:
             return Outcome(), ()
         outcome = Outcome.of(await call(self.inner, None, ctx))
-        proposals = tuple(Effect.of(one) for one in (*ctx.proposed, *outcome.effects))
+        proposals = tuple(Effect.of(effect) for effect in (*ctx.proposed, *outcome.effects))
         ctx.proposed = ()
         if outcome.hold is not None or self._named(outcome) in (DEGRADED, FAILED):
             proposals = ()
         return outcome, proposals
 
     async def proposals(self, ctx: StepContext) -> tuple[Effect, ...]:
-        """What the step's own code would propose on the same data."""
+        """The effects that the step's own code would propose on the same data."""
         await ctx.unfold()
         return (await self._own(ctx))[1]
 
     def _in_their_words(
         self, proposals: Sequence[Effect], reply: Reply, problems: list[str]
     ) -> tuple[Effect, ...]:
-        """The handler's effects with the arguments `text_fields` names taken from the reply."""
+        """The handler's effects, with the arguments named in `text_fields` taken from the reply."""
         effects = list(proposals)
         for key, target in self.step.text_fields.items():
             function, _, argument = target.rpartition(".")
-            said = reply.body if key == BODY else reply.outputs.get(key)
-            places = [index for index, one in enumerate(effects) if one.tool == function]
-            if said is None and (places or self.inner is None):
+            words = reply.body if key == BODY else reply.outputs.get(key)
+            places = [index for index, effect in enumerate(effects) if effect.tool == function]
+            if words is None and (places or self.inner is None):
                 problems.append(f"{key} is missing. Say it, or call {function}.")
-            elif said is not None and not places and self.inner is None:
+            elif words is not None and not places and self.inner is None:
                 problems.append(f"{key} cannot be used here. Call {function}.")
-            elif said is not None:
+            elif words is not None:
                 for index in places:
-                    one = effects[index]
-                    effects[index] = replace(one, args={**one.args, argument: said})
+                    effect = effects[index]
+                    effects[index] = replace(effect, args={**effect.args, argument: words})
         return tuple(effects)
 
     def _same_function(self, proposals: Sequence[Effect], effects: Sequence[Effect]) -> dict[str, str]:
-        """For each effect of the handler, the agent's effect whose receipt stands in for its receipt."""
-        there = {one.tool: one.identity(self.step.id) for one in effects}
-        return {one.identity(self.step.id): there[one.tool] for one in proposals if one.tool in there}
+        """For each effect of the handler, the key of the agent's effect whose receipt replaces its own."""
+        keys_by_tool = {effect.tool: effect.identity(self.step.id) for effect in effects}
+        return {
+            effect.identity(self.step.id): keys_by_tool[effect.tool]
+            for effect in proposals
+            if effect.tool in keys_by_tool
+        }
 
     async def _answered(self, ctx: StepContext, effects: Sequence[Effect]) -> dict[str, Any]:
-        """What declared functions give to the data, by their `into`."""
-        found: dict[str, Any] = {}
+        """The data that declared functions set, by their `into`."""
+        values: dict[str, Any] = {}
         for declared in self.step.available_functions:
             if not declared.into:
                 continue
             for line in ctx.looked:
                 if line["tool"] == declared.name:
-                    answer = await _kept(ctx, line["answer"])
-                    found |= {
+                    answer = await _stored_answer(ctx, line["answer"])
+                    values |= {
                         key: dig(answer, path) if path else answer for key, path in declared.into.items()
                     }
             for effect in effects:
                 if effect.tool == declared.name:
-                    found |= received(declared.into, Receipt(effect.identity(self.step.id)))
-        return found
+                    values |= received(declared.into, Receipt(effect.identity(self.step.id)))
+        return values
 
     def _condition(self, to: str | None, data: Mapping[str, Any]) -> list[str]:
-        """An edge may be taken only while its condition holds, whoever wants to."""
+        """A problem if the condition of the chosen edge does not hold on the data."""
         open_to = [edge.to for edge in self.edges if edge.when is None or when(edge.when)(data)]
         if to in open_to:
             return []
@@ -341,15 +351,17 @@ def engine_step(
 ) -> Step:
     """The engine's step of a step file."""
     step = work.step
-    functions = [one for one in step.available_functions if one.name in work.tools]
+    functions = [function for function in step.available_functions if function.name in work.tools]
     offers = {
-        one.name: replace(
-            work.tools[one.name],
-            description=one.description or work.tools[one.name].description,
-            arguments=one.parameters if one.parameters is not None else work.tools[one.name].schema,
+        function.name: replace(
+            work.tools[function.name],
+            description=function.description or work.tools[function.name].description,
+            arguments=(
+                function.parameters if function.parameters is not None else work.tools[function.name].schema
+            ),
         )
-        for one in functions
-        if one.description is not None
+        for function in functions
+        if function.description is not None
     }
     declared = work.inner if isinstance(work.inner, DeclaredHandler) else None
     attempts = replace(retry, max_attempts=step.max_attempts or retry.max_attempts)
@@ -357,9 +369,9 @@ def engine_step(
     hints = StepConfig(mode=step.mode, autonomy=step.autonomy, timeout=limit, retry_policy=attempts)
     if validator is None and work.inner is None:
         validator = _kept_the_contract
-    # What fields of a form fill is for the step's own code to propose.
-    filled_in = {one.fills.rpartition(".")[0] for one in step.form if one.fills is not None}
-    effects = [one.name for one in functions if work.tools[one.name].kind == "effect"]
+    # Effects that fields of a form fill are proposed by the step's own code only.
+    filled_in = {field.fills.rpartition(".")[0] for field in step.form if field.fills is not None}
+    effects = [function.name for function in functions if work.tools[function.name].kind == "effect"]
     held = [name for name in effects if name in filled_in and work.inner is not None]
     reserve = [*held, *([work.redirect.function] if work.redirect is not None else [])]
     asking = (step, work.allowed, work.aliases, work.lines, declared, work.show)
@@ -370,7 +382,7 @@ def engine_step(
         timeout=limit,
         retry=attempts,
         effects=tuple(dict.fromkeys([*effects, *reserve])),
-        queries=tuple(one.name for one in functions if work.tools[one.name].kind == "query"),
+        queries=tuple(function.name for function in functions if work.tools[function.name].kind == "query"),
         metadata={"file": shown, "version": step.version},
         inputs=work.inputs,
         conclude=work.conclude,
@@ -396,7 +408,7 @@ def redirect(
     tools: Mapping[str, Tool],
     data: Mapping[str, Any],
 ) -> None:
-    """Propose the one effect a degraded run leaves behind, unless that is what failed."""
+    """Propose the redirect of a degraded run, unless that effect has failed already."""
     if declared is None:
         return
     tool = declared.function
@@ -420,7 +432,7 @@ def missing_step(
     writer: EffectWriter,
     tools: Mapping[str, Tool],
 ) -> Step:
-    """Stands for a step whose file is not there: the run ends, degraded, and says so."""
+    """The step for a missing step file: it ends the run as degraded."""
 
     async def not_found(ctx: StepContext) -> Outcome:
         logger.error("step.missing_file", run_id=ctx.run_id, step=name, path=shown)
@@ -443,7 +455,7 @@ async def undecided(ctx: StepContext) -> Outcome:
 
 
 def _kept_the_contract(inputs: Mapping[str, Any], proposal: Proposal) -> bool:
-    """Where there is nothing to compare with, what keeps the contract passes."""
+    """Accept every answer that keeps the contract: no handler's outcome exists to compare it with."""
     return True
 
 
@@ -452,7 +464,7 @@ def _missing(ctx: StepContext, step: str, key: str) -> None:
 
 
 def _waits(outcome: Outcome) -> bool:
-    """Whether data it sets is known only once its effects are performed."""
+    """Whether some data the outcome sets is known only after its effects are performed."""
     return any(_receipts(value) for value in outcome.set.values())
 
 
@@ -465,14 +477,14 @@ def _receipts(value: Any) -> bool:
 
 
 def _repointed(changes: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
-    """Data whose receipts are those of other effects; what refers to one that is not made is left out."""
-    found: dict[str, Any] = {}
+    """Data with receipts replaced by those of other effects; keys that refer to none of them are left out."""
+    repointed: dict[str, Any] = {}
     for key, value in changes.items():
         try:
-            found[key] = _moved(value, keys)
+            repointed[key] = _moved(value, keys)
         except KeyError:
             continue
-    return found
+    return repointed
 
 
 def _moved(value: Any, keys: Mapping[str, str]) -> Any:
@@ -485,8 +497,8 @@ def _moved(value: Any, keys: Mapping[str, str]) -> Any:
     return value
 
 
-async def _kept(ctx: StepContext, answer: Any) -> Any:
-    """A query's answer as it was, wherever it is kept."""
+async def _stored_answer(ctx: StepContext, answer: Any) -> Any:
+    """A query's answer, loaded if it is stored beside the journal."""
     if isinstance(answer, Mapping) and isinstance(answer.get("$blob"), str):
         raw = await ctx.kept(answer)
         return None if raw is None else decode(raw)

@@ -1,4 +1,4 @@
-"""From step files to the table of a machine: which steps there are and which may follow which."""
+"""The machine of a playbook: makes its table from the step files."""
 
 from __future__ import annotations
 
@@ -19,28 +19,27 @@ STATUS: Mapping[str, Status] = {
 
 
 def aliases_of(steps: Sequence[InstructionFile]) -> dict[str, str]:
-    """Everything steps and ends go by, folded, with the canonical name. The earlier step wins."""
-    found: dict[str, str] = {folded(end): end for end in ENDS}
+    """Every name of steps and ends, folded, with its canonical name. The earlier step wins."""
+    aliases: dict[str, str] = {folded(end): end for end in ENDS}
     for step in steps:
-        found.setdefault(folded(step.id), step.id)
+        aliases.setdefault(folded(step.id), step.id)
     for step in steps:
         for name in step.names:
-            found.setdefault(folded(name), step.id)
-    return found
+            aliases.setdefault(folded(name), step.id)
+    return aliases
 
 
 def canonical_edges(step: InstructionFile, aliases: Mapping[str, str]) -> tuple[Edge, ...]:
-    """A step's edges with canonical targets; one that names nothing known keeps its name."""
+    """A step's edges with canonical targets; an unknown target stays as it is."""
     return tuple(replace(edge, to=aliases.get(folded(edge.to), edge.to)) for edge in step.next)
 
 
 def machine_of(name: str, version: int, start: str, edges: Mapping[str, Sequence[Edge]]) -> Machine[str]:
     """The machine of a playbook.
 
-    Every step may also be led to `graceful-degradation` and `FAILED`. These two moves stand last and the
-    first of them always holds: it is taken when no edge of the file holds, as `no_edge`, and `FAILED` is
-    taken only by those who name it. An agent may name neither unless the file lists it: a step's `next` are
-    the file's edges alone.
+    Every step may also move to `graceful-degradation` and `FAILED`. These two moves stand last. The first of
+    them always holds: it is taken, as `no_edge`, if no edge of the file holds. `FAILED` is taken only if code
+    names it. An agent may name neither unless the file lists it: a step's `next` are the file's edges alone.
     """
     reachable = reached({start}, {step: [edge.to for edge in row] for step, row in edges.items()})
     moves: dict[str, list[Move[str]]] = {}
@@ -58,13 +57,13 @@ def machine_of(name: str, version: int, start: str, edges: Mapping[str, Sequence
         for end, reason in ((DEGRADED, NO_EDGE), (FAILED, None)):
             if (end, None) not in seen:
                 here.append(Move(end, reason=reason))
-    there = {move.to for row_ in moves.values() for move in row_}
-    ends = {end: status for end, status in STATUS.items() if end in there}
+    targets = {move.to for row_ in moves.values() for move in row_}
+    ends = {end: status for end, status in STATUS.items() if end in targets}
     return Machine(name, start=start, moves=moves, ends=ends, version=version)
 
 
 def reached(start: Collection[str], edges: Mapping[str, Collection[str]]) -> set[str]:
-    """The names that can be reached from some of them, these included."""
+    """Every name reachable from the start names, these included."""
     seen, todo = set(start), list(start)
     while todo:
         for to in edges.get(todo.pop(), ()):

@@ -14,7 +14,7 @@ from detent.kernel.guards import dig, when
 
 SUFFIX = ".txt"
 LANGUAGE = "language"
-"""Key of the data that says in which language to write."""
+"""Key of the data that holds the language to write in."""
 
 
 class Template(NamedTuple):
@@ -31,7 +31,7 @@ class TemplateSet:
 
     def __init__(self, folders: Iterable[Path], language: str = "en") -> None:
         self.language = language
-        """Used where the data names none, or one there is no template in."""
+        """The language used if the data names none, or one without a template."""
         self._files: dict[tuple[str, str | None, str], Template] = {}
         self._texts: dict[Path, str] = {}
         for folder in folders:
@@ -44,7 +44,7 @@ class TemplateSet:
         return iter(self._files.values())
 
     def base(self, name: str) -> str | None:
-        """The template a name means: its own, or the one step whose number the name is."""
+        """The template of a name: the one of exactly that name, or the only one whose step number it is."""
         bases = list(dict.fromkeys(template.base for template in self))
         if name in bases:
             return name
@@ -52,50 +52,50 @@ class TemplateSet:
         return numbered[0] if len(numbered) == 1 else None
 
     def languages(self) -> tuple[str, ...]:
-        """Every language some template is in, the usual one first."""
-        found = dict.fromkeys(template.language for template in self)
-        return tuple(sorted(found, key=lambda one: (one != self.language, one)))
+        """Every language with a template, the usual one first."""
+        languages = dict.fromkeys(template.language for template in self)
+        return tuple(sorted(languages, key=lambda language: (language != self.language, language)))
 
     def get(self, base: str, variant: str | None, language: str) -> Template | None:
-        """The file for exactly this."""
+        """The file of exactly this base, variant and language."""
         return self._files.get((base, variant, language))
 
     def find(self, name: str, variant: str | None, language: str) -> Template:
-        """The file to use: in the language wanted or else in the usual one; `TemplateError` without one."""
+        """The file to use, in this language or else in the usual one; `TemplateError` if neither exists."""
         base = self.base(name)
         if base is None:
             known = sorted({template.base for template in self})
-            there = ", ".join(known) or "none"
-            why = f"there is no such template.{nearest(name, known)} Templates: {there}."
+            listed = ", ".join(known) or "none"
+            why = f"there is no such template.{nearest(name, known)} Templates: {listed}."
             raise TemplateError(f"template {name}", None, None, why)
-        for one in (language, self.language):
-            found = self.get(base, variant, one)
-            if found is not None:
-                return found
+        for candidate in (language, self.language):
+            template = self.get(base, variant, candidate)
+            if template is not None:
+                return template
         parts = ".".join(part for part in (base, variant, language) if part)
         raise TemplateError(f"template {name}", None, None, f"there is no file {parts}{SUFFIX}.")
 
     def text(self, template: Template) -> str:
-        """What a file says, read once."""
-        found = self._texts.get(template.path)
-        if found is None:
-            found = self._texts[template.path] = decoded(template.path.read_bytes()).strip("\n")
-        return found
+        """The text of a file, read once."""
+        text = self._texts.get(template.path)
+        if text is None:
+            text = self._texts[template.path] = decoded(template.path.read_bytes()).strip("\n")
+        return text
 
     def render(
         self, name: str, variants: Sequence[Variant], data: Mapping[str, Any], values: Values | None = None
     ) -> str:
-        """A template filled from the data, in the variant and language the data asks for."""
+        """A template filled from the data, in the variant and language that the data selects."""
         variant = chosen(variants, data)
         language = dig(data, LANGUAGE)
-        wanted = language if isinstance(language, str) and language else self.language
-        template = self.find(name, variant, wanted)
+        chosen_language = language if isinstance(language, str) and language else self.language
+        template = self.find(name, variant, chosen_language)
         return insert(self.text(template), values or values_of(data), f"template {template.path.name}")
 
 
 def chosen(variants: Sequence[Variant], data: Mapping[str, Any]) -> str | None:
     """The first variant whose condition holds."""
-    return next((one.name for one in variants if when(one.when)(data)), None)
+    return next((variant.name for variant in variants if when(variant.when)(data)), None)
 
 
 def _parsed(path: Path) -> Template | None:

@@ -1,4 +1,4 @@
-"""One step of a playbook by itself: asked on given data, nothing performed, nothing kept."""
+"""Single-step runs of a playbook: one step performed on given data, no effect performed, nothing stored."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from detent.runtime.trial import Rehearsal, shown_value
 
 @dataclass(frozen=True, slots=True)
 class StepTrial:
-    """What a step came to when it was asked alone."""
+    """The result of a single-step run."""
 
     step_name: str
     next_step: str | None
-    """The step it leads to; None when it waits, failed, or what follows depends on a receipt."""
+    """The step it leads to; None if it waits, failed, or the next step depends on a receipt."""
     reason: str | None
     data: dict[str, Any]
-    """The data after it; what only a receipt can tell is told as such."""
+    """The data after it; values that depend on a receipt are shown as such."""
     changes: dict[str, Any]
     effects: tuple[FunctionCall, ...]
-    """What it proposes. None of it was performed."""
+    """The effects it proposes. None of them was performed."""
     queries: tuple[FunctionCall, ...]
-    """What it asked."""
+    """The queries it made."""
     text: str
-    """It in the lines of the protocol."""
+    """The outcome in the lines of the protocol."""
     mode: str = "deterministic"
     fallback: str | None = None
     missing: tuple[str, ...] = ()
     """Keys in `needs` that the data does not have."""
     question: str | None = None
-    """What it waits for, when it waits."""
+    """What it waits for, if it waits."""
     error: str | None = None
 
     @property
@@ -55,7 +55,7 @@ class StepTrial:
         return f"{self.step_name}   {self.mode}{unused}"
 
     def fields(self) -> list[tuple[str, str]]:
-        """What it came to, as names and values for people."""
+        """The result as names and values for people."""
         reason = f"   ({self.reason})" if self.reason else ""
         following = self.next_step or ("waits" if self.question else "not known before the effects are done")
         if self.error is not None and self.next_step is None:
@@ -66,7 +66,7 @@ class StepTrial:
             ("question", self.question or ""),
             ("missing", ", ".join(self.missing)),
             *((f"set {key}", shown_value(value)) for key, value in self.changes.items()),
-            *((f"asked {call.function_name}", _asked(call)) for call in self.queries),
+            *((f"asked {call.function_name}", _query_line(call)) for call in self.queries),
             *(
                 (f"proposed {call.function_name}", f"{shown_value(call.arguments)}   (not performed)")
                 for call in self.effects
@@ -84,9 +84,10 @@ class StepTrial:
             "missing": list(self.missing),
             "changes": self.changes,
             "data": self.data,
-            "queries": [one.outline() for one in self.queries],
+            "queries": [query.outline() for query in self.queries],
             "effects": [
-                {"function_name": one.function_name, "arguments": one.arguments} for one in self.effects
+                {"function_name": effect.function_name, "arguments": effect.arguments}
+                for effect in self.effects
             ],
             "question": self.question,
             "error": self.error,
@@ -94,7 +95,7 @@ class StepTrial:
         }
 
 
-def _asked(call: FunctionCall) -> str:
+def _query_line(call: FunctionCall) -> str:
     answer = shown_value(call.result) if call.success else f"failed: {call.error_message}"
     return f"{shown_value(call.arguments)} → {answer}"
 
@@ -115,7 +116,7 @@ async def step_alone(
     trial = _Trial(flow, name)
     store = MemoryStore()
     entries = await trial.entries(store, name, data, dispatch)
-    return trial.told(entries, await blobs_of(store, entries))
+    return trial.result(entries, await blobs_of(store, entries))
 
 
 def step_named(flow: PlaybookFlow, reference: str) -> str:
@@ -139,7 +140,7 @@ def step_named(flow: PlaybookFlow, reference: str) -> str:
 
 
 class _Trial(Rehearsal):
-    """One step about to be asked."""
+    """A single-step run of a playbook."""
 
     flow: PlaybookFlow
 
@@ -147,22 +148,22 @@ class _Trial(Rehearsal):
         super().__init__(flow)
         self.step = step
         self.playbook = flow.playbook
-        # Nothing is sent, so nothing that sends is opened; and any data will do for a step in the middle.
-        self.flow.needs = [one for one in flow.needs if not isinstance(one, EmailSender)]
+        # No mail is sent, so no sender is opened. Data of a step in the middle need not fit the input schema.
+        self.flow.needs = [need for need in flow.needs if not isinstance(need, EmailSender)]
         self.flow.playbook = replace(flow.playbook, manifest=replace(flow.playbook.manifest, input=None))
 
-    def told(self, entries: list[Entry], blobs: Mapping[str, bytes]) -> StepTrial:
-        """What the journal says about it."""
+    def result(self, entries: list[Entry], blobs: Mapping[str, bytes]) -> StepTrial:
+        """The result, read from the journal."""
         run = Run("")
         start: dict[str, Any] = {}
         for number, entry in enumerate(entries):
             if isinstance(entry.body, Moved) and entry.body.frm != self.step:
-                break  # it was held back from the step after
+                break  # the step after it
             run.apply(entry)
             if not number:
                 start = copied(run.data)
         missing = tuple(key for key in self._needs() if dig(start, key) is None)
-        proposal = next((one.body for one in entries if isinstance(one.body, Proposed)), None)
+        proposal = next((entry.body for entry in entries if isinstance(entry.body, Proposed)), None)
         done = visits(entries, needs=self.playbook.needs, blobs=blobs)
         if proposal is not None:
             visit = self._proposed(proposal, start, blobs)
@@ -174,7 +175,7 @@ class _Trial(Rehearsal):
                 self.step, None, run.reason, start, {}, (), (), "", missing=missing, question=question,
                 error=run.error,
             )  # fmt: skip
-        effects = tuple(one for one in visit.calls if one.kind == "effect")
+        effects = tuple(call for call in visit.calls if call.kind == "effect")
         return StepTrial(
             self.step,
             visit.next_step or None,
@@ -182,7 +183,7 @@ class _Trial(Rehearsal):
             visit.data,
             visit.changes,
             effects,
-            tuple(one for one in visit.calls if one.kind == "query"),
+            tuple(call for call in visit.calls if call.kind == "query"),
             response_text(visit, self.playbook),
             visit.mode,
             visit.fallback,
@@ -198,14 +199,17 @@ class _Trial(Rehearsal):
         tools = {item["key"]: item["tool"] for item in body.effects}
         outcome = body.outcome
         to = outcome.get("next") or ""
-        changes = {key: _shown(value, tools) for key, value in outcome.get("set", {}).items()}
+        changes = {key: _with_stand_ins(value, tools) for key, value in outcome.get("set", {}).items()}
         data = {**start, **changes}
         for key, items in outcome.get("append", {}).items():
-            data[key] = changes[key] = [*(data.get(key) or []), *(_shown(item, tools) for item in items)]
+            data[key] = changes[key] = [
+                *(data.get(key) or []),
+                *(_with_stand_ins(item, tools) for item in items),
+            ]
         labels = (edge.reason for edge in self.playbook.edges[self.step] if edge.to == to)
         calls: list[FunctionCall] = []
         for line in body.looked:
-            answer, args = _opened(line.get("answer"), blobs), _opened(line["args"], blobs)
+            answer, args = _loaded(line.get("answer"), blobs), _loaded(line["args"], blobs)
             error = answer.get("$error") if isinstance(answer, Mapping) else None
             calls.append(
                 FunctionCall(
@@ -213,28 +217,28 @@ class _Trial(Rehearsal):
                 )
             )
         for item in body.effects:
-            args = _shown(_opened(item["args"], blobs), tools)
+            args = _with_stand_ins(_loaded(item["args"], blobs), tools)
             calls.append(FunctionCall(item["tool"], args, step_name=self.step, kind="effect"))
         return StepVisit(
             self.step, to, {key: copied(dig(start, key)) for key in self._needs()}, changes, data,
-            outcome.get("reason") or next((one for one in labels if one), None), body.by,
+            outcome.get("reason") or next((label for label in labels if label), None), body.by,
             attempts=body.attempt, fallback=body.detail.get("fallback_reason"), calls=tuple(calls),
         )  # fmt: skip
 
 
-def _opened(value: Any, blobs: Mapping[str, bytes]) -> Any:
+def _loaded(value: Any, blobs: Mapping[str, bytes]) -> Any:
     if isinstance(value, Mapping) and value.get("$blob") in blobs:
         return decode(blobs[value["$blob"]])
     return copied(value)
 
 
-def _shown(value: Any, tools: Mapping[str, str]) -> Any:
-    """A written value with stand-ins told in words: they are known once the effect is performed."""
+def _with_stand_ins(value: Any, tools: Mapping[str, str]) -> Any:
+    """A value with stand-ins in words: their values are known once the effect is performed."""
     if isinstance(value, Mapping):
         if LITERAL in value:
-            return {name: _shown(item, tools) for name, item in value[LITERAL].items()}
+            return {name: _with_stand_ins(item, tools) for name, item in value[LITERAL].items()}
         if STAND_IN in value:
             key, _, path = str(value[STAND_IN]).partition(".")
             return f"({'.'.join(part for part in (tools.get(key, 'effect'), path) if part)})"
-        return {name: _shown(item, tools) for name, item in value.items()}
-    return [_shown(item, tools) for item in value] if isinstance(value, list) else value
+        return {name: _with_stand_ins(item, tools) for name, item in value.items()}
+    return [_with_stand_ins(item, tools) for item in value] if isinstance(value, list) else value

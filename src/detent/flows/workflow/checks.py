@@ -214,24 +214,24 @@ class _Check:
             most = len(positional)
             message = f"action '{action.name}' takes {most} in args at most; here are {len(step.args)}."
             self.findings.at(step, f"args[{most}]", "E018", message)
-        given = {parameter.name for parameter in positional[: len(step.args)]}
+        bound = {parameter.name for parameter in positional[: len(step.args)]}
         for parameter, value in zip(positional, step.args, strict=False):
             index = positional.index(parameter)
             self.literal(step, f"args[{index}]", parameter, takes.hints.get(parameter.name), value)
         for name, value in step.kwargs.items():
             part = below("kwargs", name)
-            if name in given and name in named:
+            if name in bound and name in named:
                 message = f"'{name}' is given twice: in args and in kwargs. Leave out one of them."
                 self.findings.at(step, part, "E018", message)
             elif name in named:
-                given.add(name)
+                bound.add(name)
                 self.literal(step, part, named[name], takes.hints.get(name), value)
             elif not takes.more_kwargs:
-                unused = [option for option in named if option not in given and option not in step.kwargs]
+                unused = [option for option in named if option not in bound and option not in step.kwargs]
                 known = ", ".join(named) or "nothing"
                 message = f"action '{action.name}' has no parameter '{cut(name)}'. It takes: {known}."
                 self.findings.at(step, part, "E018", message, self.findings.nearest.of(name, unused or named))
-        missing = [name for name in takes.required if name not in given]
+        missing = [name for name in takes.required if name not in bound]
         if missing:
             words = ", ".join(f"'{name}'" for name in missing)
             self.findings.at(step, "action", "E018", f"action '{action.name}' needs {words} in kwargs.")
@@ -557,9 +557,7 @@ class _Check:
             if prerequisite is None or prerequisite.left_out:
                 continue
             if prerequisite.takes_argument and not argument.strip():
-                self.findings.at(
-                    step, part, "E014", f"prerequisite '{name}' needs to be told what: '{name}:…'."
-                )
+                self.findings.at(step, part, "E014", f"prerequisite '{name}' needs an argument: '{name}:…'.")
             elif colon and not prerequisite.takes_argument:
                 message = f"prerequisite '{name}' takes nothing after a colon."
                 self.findings.at(step, part, "E014", message, (name,))

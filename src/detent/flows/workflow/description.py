@@ -1,4 +1,4 @@
-"""Workflow files described: inputs, who performs each step, and what files can name."""
+"""Descriptions of workflow files: their inputs, who performs each step, and the items that files can name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from detent.runtime.settings import Settings
 
 PERFORMED = (StepType.PYTHON, StepType.AGENT, StepType.GENERATE)
-"""Kinds of steps that somebody performs; the others only say what comes when."""
+"""Kinds of steps that code or an agent performs; the others are control flow."""
 
 
 # -- a workflow ---------------------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ PERFORMED = (StepType.PYTHON, StepType.AGENT, StepType.GENERATE)
 def described(
     spec: WorkflowSpec, file: str, settings: Settings, registry: Registry, *, forced: bool = False
 ) -> dict[str, Any]:
-    """A workflow as plain values: inputs, steps, and what the settings make of each step."""
+    """A workflow as plain values: inputs, and steps with their resolved configuration."""
     from detent.dispatch.executor import DISPATCH_AGENT
     from detent.runtime.dispatch_settings import dispatch_settings
 
@@ -54,7 +54,7 @@ def described(
 def planned(
     spec: WorkflowSpec, settings: Settings, registry: Registry, find: Find, *, forced: bool = False
 ) -> list[dict[str, Any]]:
-    """Every step that a run may come to, those of subworkflows included, and how each is performed."""
+    """Every step that a run may reach, those of subworkflows included, and how each is performed."""
     from detent.dispatch.executor import DISPATCH_AGENT
     from detent.flows.workflow.preflight import walk
     from detent.runtime.dispatch_settings import dispatch_settings
@@ -92,7 +92,7 @@ def _input(entry: InputSpec) -> dict[str, Any]:
 
 
 class _Steps:
-    """Steps of one file with the layers of configuration laid over each."""
+    """Steps of one file with their layers of configuration."""
 
     def __init__(
         self, spec: WorkflowSpec, settings: Settings, dispatch: DispatchSettings, registry: Registry
@@ -128,7 +128,7 @@ class _Steps:
         return described
 
     def _performed(self, step: StepSpec, action: Action | None) -> dict[str, Any]:
-        """Mode and autonomy, and the layer each comes from; nothing for steps that nobody performs."""
+        """Mode and autonomy, and the layer each comes from; empty for control flow."""
         if step.type not in PERFORMED:
             return {"mode": None, "autonomy": None, "layer": None}
         from detent.dispatch.config import StepConfigError, resolve
@@ -153,7 +153,7 @@ class _Steps:
         except StepConfigError as error:
             return {"mode": None, "autonomy": None, "layer": None, "problems": list(error.problems)}
         config = resolved.config.to_plain()
-        # Only a step with a handler and an intent can be given from one to the other.
+        # Only a step with a handler and an intent can be switched between code and agent.
         mode = config["mode"] if step.type is StepType.PYTHON else step.type.natural_mode.value
         alone = step.type is not StepType.PYTHON
         layer = resolved.sources["mode"]
@@ -190,7 +190,7 @@ class _Steps:
         return ()
 
     def _spelled(self, key: str, known: list[str]) -> str:
-        """The step an entry means: a name in the environment is spelled as variables are."""
+        """The step an entry refers to; a name from the environment is spelled as a variable's name is."""
         from detent.runtime.settings import PREFIX, alike
 
         if key in known or not self.settings.place("steps", key).startswith(PREFIX):
@@ -199,17 +199,17 @@ class _Steps:
         return meant[0] if len(meant) == 1 else key
 
 
-def description(found: dict[str, Any]) -> Description:
-    """A workflow, as `described` gives it, for people."""
+def description(described: dict[str, Any]) -> Description:
+    """The description of a workflow for people, from the values of `described`."""
     from detent.runtime.plugs import Description
 
     fields = [
-        ("description", found["description"]),
-        ("file", found["place"]),
-        ("outputs", ", ".join(found["outputs"] or ()) or "the last step's"),
+        ("description", described["description"]),
+        ("file", described["place"]),
+        ("outputs", ", ".join(described["outputs"] or ()) or "the last step's"),
     ]
     inputs = [
-        (entry["name"], entry["type"], _default(entry), entry["description"]) for entry in found["inputs"]
+        (entry["name"], entry["type"], _default(entry), entry["description"]) for entry in described["inputs"]
     ]
     steps = [
         (
@@ -222,7 +222,7 @@ def description(found: dict[str, Any]) -> Description:
             ", ".join(step["effects"]) or "-",
             step["rollback"] or "-",
         )
-        for step in found["steps"]
+        for step in described["steps"]
     ]
     tables: list[tuple[Sequence[str], Sequence[Sequence[str]]]] = [
         (("INPUT", "TYPE", "DEFAULT", "DESCRIPTION"), inputs),
@@ -230,13 +230,13 @@ def description(found: dict[str, Any]) -> Description:
     ]
     remarks = [
         f"{step['path']}: {text}"
-        for step in found["steps"]
+        for step in described["steps"]
         for text in (
             *step.get("problems", ()),
             *(f"{warning['code']} {warning['message']}" for warning in step.get("warnings", ())),
         )
     ]
-    return Description(found, found["flow"], fields, [table for table in tables if table[1]], remarks)
+    return Description(described, described["flow"], fields, [table for table in tables if table[1]], remarks)
 
 
 def _default(entry: Mapping[str, Any]) -> str:
@@ -257,7 +257,7 @@ def _layer(step: Mapping[str, Any]) -> str:
 
 
 def registered(registry: Registry) -> list[dict[str, Any]]:
-    """Everything that is registered, kind by kind, by name."""
+    """Every registered item, by kind and name."""
     entries: list[dict[str, Any]] = []
     for action in sorted(registry.actions, key=lambda item: item.name):
         entries.append(
@@ -366,15 +366,15 @@ def _first_line(text: str) -> str:
 
 
 def registered_fields(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Everything about one registered thing, for people."""
+    """All fields of one registered item, for people."""
     return [
-        (key.replace("_", " "), _told(key, value))
+        (key.replace("_", " "), _format_field(key, value))
         for key, value in entry.items()
         if key not in ("name", "kind") and value not in (None, [], "", False)
     ]
 
 
-def _told(key: str, value: Any) -> str:
+def _format_field(key: str, value: Any) -> str:
     if key == "parameters":
         return ", ".join(_call(parameter) for parameter in value)
     if key in ("effects", "queries", "tools"):

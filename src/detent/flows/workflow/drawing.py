@@ -67,7 +67,7 @@ _ITERATION = re.compile(r"\[\d+\]")
 class _Marks:
     """Statuses of a run, added up for each step of the file."""
 
-    given: bool = False
+    of_run: bool = False
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     """How often each step reached each status."""
     iterations: dict[str, set[str]] = field(default_factory=dict)
@@ -207,7 +207,7 @@ def ascii(spec: WorkflowSpec, path: Path | None = None, *, width: int = WIDTH) -
     lines += tree_lines(_rows(spec.steps, "", marks, 1))
     if spec.outputs:
         lines.append(f"outputs: {clean(', '.join(spec.outputs))}")
-    if marks.given:
+    if marks.of_run:
         words = {OK: "taken", SKIPPED: "skipped", FAILED: "failed", RUNNING: "under way"}
         legend = [f"{SIGNS[status]} {word}" for status, word in words.items()]
         lines += ["", "   ".join([*legend, f"{_NOT_REACHED} not reached"])]
@@ -229,7 +229,7 @@ def _rows(steps: Sequence[StepSpec], prefix: str, marks: _Marks, depth: int) -> 
 
 def _row(step: StepSpec, path: str, marks: _Marks, depth: int, room: int) -> Row:
     name = step.name + " " * (room - width_of(step.name))
-    sign = f"{marks.sign(path)} " if marks.given else ""
+    sign = f"{marks.sign(path)} " if marks.of_run else ""
     tally = marks.tally(path, isinstance(step, LoopStep) and not step.apart)
     subject = _subject(step)
     kind = " ".join(filter(None, (step.type.value, f"({tally})" if tally else "", subject)))
@@ -370,7 +370,7 @@ class _Drawing:
 
     def _title(self, step: StepSpec, path: str) -> str:
         tally = self.marks.tally(path, isinstance(step, LoopStep) and not step.apart)
-        sign = f"{self.marks.sign(path)} " if self.marks.given else ""
+        sign = f"{self.marks.sign(path)} " if self.marks.of_run else ""
         return f"{sign}{step.name}{f' ({tally})' if tally else ''}"
 
     def _mark(self, node: str, step: StepSpec, path: str) -> None:

@@ -56,7 +56,7 @@ class _Misfit(ValueError):
 
 def coerce(
     declared: Mapping[str, InputSpec],
-    given: Mapping[str, Any],
+    supplied: Mapping[str, Any],
     *,
     from_text: bool = False,
     environ: Mapping[str, str] | None = None,
@@ -71,11 +71,11 @@ def coerce(
         InputsError: some inputs do not fit; it lists all of them.
     """
     around = os.environ if environ is None else environ
-    problems = [_unknown(name, declared) for name in given if name not in declared]
+    problems = [_unknown(name, declared) for name in supplied if name not in declared]
     values: dict[str, Any] = {}
     for name, spec in declared.items():
         try:
-            values[name] = _value(spec, given.get(name), name in given, around)
+            values[name] = _value(spec, supplied.get(name), name in supplied, around)
         except _Misfit as misfit:
             example = spec.enum[0] if spec.enum else _TYPED[spec.type]
             typed = f" Type it as -i {name}={example}." if from_text and not spec.secret else ""
@@ -124,13 +124,13 @@ def switched_off(inputs: Mapping[str, Any]) -> bool:
 # --- one input ---------------------------------------------------------------------------------------
 
 
-def _value(spec: InputSpec, value: Any, given: bool, environ: Mapping[str, str]) -> Any:
+def _value(spec: InputSpec, value: Any, is_supplied: bool, environ: Mapping[str, str]) -> Any:
     if spec.secret:
         return _secret(spec, value, environ)
     if value is not None:
         return _fitted(spec, value)
     if spec.required:
-        problem = "it is null, but" if given else "a value is missing:"
+        problem = "it is null, but" if is_supplied else "a value is missing:"
         raise _Misfit(f"{problem} this input is required and takes {_WANTED[spec.type]}.")
     return _fitted(spec, spec.default) if spec.has_default and spec.default is not None else None
 

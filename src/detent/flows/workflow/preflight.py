@@ -192,7 +192,7 @@ def named(name: str, registry: Registry) -> tuple[Prerequisite, str | None] | st
     exact = registry.prerequisites.find(name)
     if exact is not None:
         if exact.takes_argument:
-            return f"it needs to be told which: {name}:NAME"
+            return f"it needs an argument: {name}:NAME"
         return exact, None
     kind, colon, argument = name.partition(":")
     prerequisite = registry.prerequisites.find(kind) if colon else None
@@ -200,7 +200,7 @@ def named(name: str, registry: Registry) -> tuple[Prerequisite, str | None] | st
         return f"there is no prerequisite '{name}'.{nearest(name, registry.prerequisites.names)}"
     if not prerequisite.takes_argument:
         return f"'{kind}' takes no argument"
-    return (prerequisite, argument) if argument.strip() else f"it needs to be told which: {kind}:NAME"
+    return (prerequisite, argument) if argument.strip() else f"it needs an argument: {kind}:NAME"
 
 
 def _read_answer(answer: Any) -> tuple[bool, str]:

@@ -122,9 +122,9 @@ class _Reader(ModelReader):
 
     # -- the file -------------------------------------------------------------------------------------------
 
-    def workflow(self, given: dict[str, Any]) -> WorkflowSpec:
+    def workflow(self, written: dict[str, Any]) -> WorkflowSpec:
         """Read the top level of the file, as far as it is usable."""
-        values = self.fields(WorkflowSpec, given, "", "a workflow")
+        values = self.fields(WorkflowSpec, written, "", "a workflow")
         version = values.pop("version", VERSION)
         if version != VERSION:
             message = f"version '{version[:20]}' is not supported; this program reads version \"{VERSION}\"."
@@ -133,12 +133,12 @@ class _Reader(ModelReader):
             name: self.input(name, declared) for name, declared in values.get("inputs", {}).items()
         }
         values["steps"] = self.steps(values.get("steps"), "steps", "a workflow")
-        parts = {key: value for key, value in given.items() if key != "steps"}
+        parts = {key: value for key, value in written.items() if key != "steps"}
         return WorkflowSpec(
             **{"name": "", **values},
-            place=Place(*self.document.place("name" if "name" in given else "")),
+            place=Place(*self.document.place("name" if "name" in written else "")),
             places=dict(self.parts(parts, "", "")),
-            source=given,
+            source=written,
         )
 
     def parts(self, value: Any, path: str, prefix: str) -> Iterator[tuple[str, Place]]:
@@ -188,49 +188,49 @@ class _Reader(ModelReader):
 
     # -- steps ----------------------------------------------------------------------------------------------
 
-    def steps(self, given: list[Any] | None, path: str, of: str) -> tuple[StepSpec, ...]:
+    def steps(self, written: list[Any] | None, path: str, of: str) -> tuple[StepSpec, ...]:
         """A list of steps."""
-        if given == []:
+        if written == []:
             self.wrong("E026", path, f"{of} has no steps. Give it one at least.")
-        steps = [self.step(item, below(path, index)) for index, item in enumerate(given or ())]
+        steps = [self.step(item, below(path, index)) for index, item in enumerate(written or ())]
         return tuple(step for step in steps if step is not None)
 
-    def step(self, given: Any, path: str) -> StepSpec | None:
+    def step(self, written: Any, path: str) -> StepSpec | None:
         """One step of any kind."""
-        if not isinstance(given, dict):
-            message = f"a step is a mapping with name and type, but here stands {kind_of(given)}."
+        if not isinstance(written, dict):
+            message = f"a step is a mapping with name and type, but here stands {kind_of(written)}."
             self.wrong("E010", path, message)
             return None
         self.inside.append(path)
         try:
-            return self._step(given, path)
+            return self._step(written, path)
         finally:
             self.inside.pop()
 
-    def _step(self, given: dict[str, Any], path: str) -> StepSpec:
-        kind = given.get("type")
-        places = dict(self.parts({key: given[key] for key in given if key not in _INNER}, path, ""))
-        places |= {key: self.document.place(below(path, key)) for key in _INNER if key in given}
+    def _step(self, written: dict[str, Any], path: str) -> StepSpec:
+        kind = written.get("type")
+        places = dict(self.parts({key: written[key] for key in written if key not in _INNER}, path, ""))
+        places |= {key: self.document.place(below(path, key)) for key in _INNER if key in written}
         common: dict[str, Any] = {
-            "place": Place(*self.document.place(below(path, "name") if "name" in given else path)),
+            "place": Place(*self.document.place(below(path, "name") if "name" in written else path)),
             "path": path,
-            "config": self.config(given, path),
+            "config": self.config(written, path),
             "places": places,
         }
         if kind not in KINDS:  # keep its name, so that references to it are not reported as well
             needs = kind is None
             message = f"a step needs 'type': {either(KINDS)}." if needs else f"'type' is {either(KINDS)}."
             self.wrong("E010", below(path, "type"), message, self.nearest.of(kind, KINDS))
-            shared = {key: given[key] for key in given if key == "name"}
+            shared = {key: written[key] for key in written if key == "name"}
             values = self.fields(CheckpointStep, shared, path, "a step", _BESIDE)
             return CheckpointStep(**common, name=self.named(values, path))
         of = f"{'an' if kind == 'agent' else 'a'} {kind} step"
-        values = self.fields(STEPS[StepType(kind)], given, path, of, _BESIDE)
+        values = self.fields(STEPS[StepType(kind)], written, path, of, _BESIDE)
         values["name"] = self.named(values, path)
         if isinstance(values.get("output_schema"), dict):
             self.schema(values, path)
         if kind in _RULES:
-            _RULES[kind](self, values, given, path, places)
+            _RULES[kind](self, values, written, path, places)
         for key in _TUPLES:
             if isinstance(values.get(key), list):
                 values[key] = tuple(values[key])
@@ -310,7 +310,7 @@ class _Reader(ModelReader):
             self.wrong("E010", below(path, "output_schema"), f"'output_schema': {error}")
             del values["output_schema"]
 
-    def context(self, values: dict[str, Any], given: Any, path: str, places: Any) -> None:
+    def context(self, values: dict[str, Any], written: Any, path: str, places: Any) -> None:
         """E010: a context is a mapping or the name of a builder, not an expression."""
         context = values.get("context")
         if isinstance(context, str) and "${{" in context:
@@ -318,7 +318,7 @@ class _Reader(ModelReader):
             self.wrong("E010", below(path, "context"), message)
             del values["context"]
 
-    def validate(self, values: dict[str, Any], given: Any, path: str, places: Any) -> None:
+    def validate(self, values: dict[str, Any], written: Any, path: str, places: Any) -> None:
         """E026: there is a stage to run, and `on_failure` can run."""
         if values.get("stages") == []:
             message = "there is no stage to run, so nothing would ever be validated."
@@ -330,7 +330,7 @@ class _Reader(ModelReader):
             )
         values["on_failure"] = None if mending is None else self.step(mending, mending_path)
 
-    def branch(self, values: dict[str, Any], given: Any, path: str, places: dict[str, Place]) -> None:
+    def branch(self, values: dict[str, Any], written: Any, path: str, places: dict[str, Place]) -> None:
         """E026: every option can be reached."""
         options, options_path = values.pop("options", ()), below(path, "options")
         if options == []:
@@ -355,9 +355,9 @@ class _Reader(ModelReader):
                 read.append(Option(step, fields.get("when")))
         values["options"] = tuple(read)
 
-    def loop(self, values: dict[str, Any], given: Mapping[str, Any], path: str, places: Any) -> None:
+    def loop(self, values: dict[str, Any], written: Mapping[str, Any], path: str, places: Any) -> None:
         """E011 and E026: a loop iterates over items, or until a condition holds, or runs its steps once."""
-        over, until = given.get("for_each") is not None, given.get("until") is not None
+        over, until = written.get("for_each") is not None, written.get("until") is not None
         parallel, bound = values.get("parallel", False), values.get("max_concurrency", 0)
         if over and until:
             message = "a loop goes 'for_each' item or 'until' something holds, not both."

@@ -162,15 +162,17 @@ class WorkflowRuns:
 
     # -- before a run ---------------------------------------------------------------------------------------
 
-    def prepare(self, given: Mapping[str, Any], *, from_text: bool = False) -> Prepared:
+    def prepare(self, supplied: Mapping[str, Any], *, from_text: bool = False) -> Prepared:
         """Coerce inputs to their declared types.
 
         Raises:
             InputsError: some inputs do not fit; it lists all of them.
         """
-        run_options = {FORCED: given[FORCED]} if FORCED in given and FORCED not in self.spec.inputs else {}
+        run_options = (
+            {FORCED: supplied[FORCED]} if FORCED in supplied and FORCED not in self.spec.inputs else {}
+        )
         inputs = coerce(
-            self.spec.inputs, {name: value for name, value in given.items() if name not in run_options},
+            self.spec.inputs, {name: value for name, value in supplied.items() if name not in run_options},
             from_text=from_text,
         )  # fmt: skip
         return Prepared(inputs, hash_of(self.spec.inputs, inputs), switched_off(run_options or inputs))

@@ -48,7 +48,7 @@ _OutputSchema = Annotated[Any, Written("a JSON Schema, or a class such as `shop.
     "What the output must look like: a class by its dotted path, or a JSON Schema.",
     Annotated[str, _DOTTED] | dict)]
 _Context = Annotated[Any, Written("a mapping, or the name of a context builder",
-    "What is told: values by name, or the name of a context builder.", _Text | dict,
+    "The context: values by name, or the name of a context builder.", _Text | dict,
     schema={"pattern": r"^(?!.*\$\{\{)"})]
 
 
@@ -72,7 +72,7 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class StepSpec:
-    """What every kind of step says."""
+    """The keys that every kind of step has."""
 
     type: ClassVar[StepType]
     name: Annotated[str, Written("how it is called",

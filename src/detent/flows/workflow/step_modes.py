@@ -30,7 +30,7 @@ def no_doubt() -> str | None:
 
 
 class CheckSettings(NamedTuple):
-    """What is known of the project in which a workflow is checked."""
+    """The project in which a workflow is checked, as far as it is known."""
 
     tools: Container[str] | None = None
     """The callable tools; None if they are not known."""

@@ -1,4 +1,4 @@
-"""Plays the demo: sample mails in a temporary folder, taken through their steps before one's eyes."""
+"""Plays the demo: processes sample mails in a temporary folder and shows each step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FACTS = {
 
 
 async def play(folder: Path | None) -> int:
-    """Set everything up, process the mails, show what came of it."""
+    """Create the project, process the mails and show the results."""
     from detent.apps.warranty.commands.lines import MailLines, header, summary
     from detent.apps.warranty.commands.run import BAD, learn, mode_of
     from detent.apps.warranty.mailbox import opened
@@ -38,16 +38,16 @@ async def play(folder: Path | None) -> int:
         say(await header(box.components, box.engine, "mail/inbox", await mode_of(box)))
         say(f"{len(mails)} mails wait in {folder / 'mail/inbox'}. No model, key or network is used.")
         say()
-        service = box.service(lambda told: _told(lines, told))
+        service = box.service(lambda result: _print_result(lines, result))
         with lines:
             await service.once()
         say(summary(service.counts))
-        await _afterwards(box, folder)
+        await _print_outcome(box, folder)
         return 1 if any(service.counts[name] for name in BAD) else 0
 
 
 def settings_for(folder: Path) -> Settings:
-    """Settings of the demo: nothing of the user's own, nothing outside its folder."""
+    """Settings of the demo: none of the user's own, and no path outside its folder."""
     from detent.runtime.settings import Settings
 
     return Settings(folder, values=FACTS)
@@ -59,18 +59,18 @@ def _folder(folder: Path | None) -> Path:
     if folder is None:
         return Path(tempfile.mkdtemp(prefix="detent-warranty-"))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigurationError(f"{folder} is there and not empty. Name a new folder.")
+        raise ConfigurationError(f"{folder} exists and is not empty. Name a new folder.")
     folder.mkdir(parents=True, exist_ok=True)
     return folder.resolve()
 
 
-def _told(lines: Any, told: MailResult) -> None:
-    lines.told(told)
+def _print_result(lines: Any, result: MailResult) -> None:
+    lines.told(result)
     say()
 
 
-async def _afterwards(box: Mailbox, folder: Path) -> None:
-    """Where everything is, and what it took."""
+async def _print_outcome(box: Mailbox, folder: Path) -> None:
+    """Show where replies and tickets are, and the metrics."""
     from detent.adapters.mail.message import read_message
     from detent.apps.warranty.tools.tickets import Tickets
     from detent.insight.metrics import flow_metrics

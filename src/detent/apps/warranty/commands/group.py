@@ -1,4 +1,4 @@
-"""The commands about the warranty mailbox: `warranty …`. Working it is in `warranty_run`."""
+"""The commands of the warranty mailbox: `warranty …`. Processing mails is in `run`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def demo(
     return run_async(play(keep))
 
 
-# -- mails a person must see --------------------------------------------------------------------------------
+# -- mails that need attention ------------------------------------------------------------------------------
 
 
 @group.command("attention")
@@ -109,7 +109,7 @@ async def _matters(workspace: Workspace) -> list[Matter]:
 
 
 def _fingerprints(workspace: Workspace) -> dict[str, str]:
-    """Fingerprints of the flows; none if their files cannot be read or are not trusted."""
+    """Fingerprints of the flows; empty if their files cannot be read or are not trusted."""
     from detent.apps.warranty.mailbox import flows
     from detent.kernel.errors import DetentError
 
@@ -147,12 +147,12 @@ async def retry(
 
     workspace = mailbox_workspace(options)
     configure_log(workspace.settings, options.verbose, options.log_level, json=options.json)
-    said = mail
-    others = [found.flow for found in workspace.catalog.all().values()]
+    key_or_run = mail
+    others = [definition.flow for definition in workspace.catalog.all().values()]
     lines = MailLines()
     async with opened(workspace.settings, others=others, observers=[] if options.json else [lines]) as box:
         learn(lines, box)
-        record = await _record(box.records, said)
+        record = await _record(box.records, key_or_run)
         with lines:
             result = await box.service().retry(record, whole=whole)
         if result is None:
@@ -204,7 +204,7 @@ async def purge(options: Options, older: Older = None) -> None:
     say(f"{count(dropped, 'text')} dropped.")
 
 
-# -- one thing alone ----------------------------------------------------------------------------------------
+# -- single-step runs ---------------------------------------------------------------------------------------
 
 
 @group.command("step")
@@ -334,12 +334,12 @@ async def list_tickets(
     from dataclasses import asdict
 
     async with _opened(options, "tickets") as opened:
-        found = [] if opened is None else await opened.list(limit)
+        listed = [] if opened is None else await opened.list(limit)
     columns = {
         "TICKET": "ticket_id", "CREATED": "created_at", "PRIORITY": "priority", "STATUS": "status",
         "SUBJECT": "subject",
     }  # fmt: skip
-    options.print_rows([asdict(ticket) for ticket in found], columns, empty="There are no tickets.")
+    options.print_rows([asdict(ticket) for ticket in listed], columns, empty="There are no tickets.")
 
 
 @tickets.command("show")
@@ -353,14 +353,14 @@ async def show_ticket(
     from detent.kernel.errors import ConfigurationError
 
     async with _opened(options, "tickets") as opened:
-        found = None if opened is None else await opened.show(ticket)
-    if found is None:
+        record = None if opened is None else await opened.show(ticket)
+    if record is None:
         raise ConfigurationError(f"There is no ticket '{ticket}'. See: detent warranty tickets list")
-    options.print_record(asdict(found))
+    options.print_record(asdict(record))
 
 
 @asynccontextmanager
-async def _opened(options: Options, what: str, *, create: bool = False) -> AsyncIterator[Any]:
+async def _opened(options: Options, part: str, *, create: bool = False) -> AsyncIterator[Any]:
     """The open registry or tickets of the project; None if its file does not exist and is not created."""
     from detent.apps.warranty.tools.registry import Registry
     from detent.apps.warranty.tools.tickets import Tickets
@@ -368,13 +368,13 @@ async def _opened(options: Options, what: str, *, create: bool = False) -> Async
 
     workspace = mailbox_workspace(options, looks=not create)
     settings = _settings(workspace)
-    if getattr(settings.tools, what) != "sqlite":
-        raise ConfigurationError(f"The project keeps its {what} in a CRM (tools.{what}: crm); look there.")
+    if getattr(settings.tools, part) != "sqlite":
+        raise ConfigurationError(f"The project keeps its {part} in a CRM (tools.{part}: crm); look there.")
     place = _database(workspace, settings)
     if not create and not place.exists():
         yield None
         return
-    opened = Registry(place) if what == "registry" else Tickets(place)
+    opened = Registry(place) if part == "registry" else Tickets(place)
     try:
         yield opened
     finally:

@@ -1,4 +1,4 @@
-"""How the mailbox shows its work: a line a mail, live; with steps in between where they are asked for."""
+"""Live output of the mailbox: one line per mail and, if requested, its steps in between."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 PATH = 20
 """Columns of a path."""
 WORDS = 52
-"""Columns of what became of a mail."""
+"""Columns of a mail's result."""
 ANSWERED = {
     "03b-device-not-found": "asked",
     "03d-request-serial": "asked",
     "04-out-of-scope": "redirected",
 }
-"""What an answer amounts to, where it is more than an answer."""
+"""Words for the result of an answering step, where it is more specific than a sent reply."""
 COLOURS = {
     "ignored": "bright_black", "duplicate": "bright_black", "marked": "bright_black",
     "held": "yellow", "unreadable": "yellow",
@@ -34,16 +34,16 @@ COLOURS = {
 
 
 class MailLines(LiveLines):
-    """Prints what is done about mails. On a terminal it also shows what is under way."""
+    """Prints the results of mails. On a terminal it also shows the steps under way."""
 
     def __init__(self, *, steps: bool = False, effects: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self.labels: dict[tuple[str, str], str] = {}
-        """Reasons of edges, as the step files have them."""
+        """Reasons of edges, from the step files."""
         self.widest = 12
         self._steps = steps
         self._effects = effects
-        """Effects that were only shown, by run."""
+        """Effects that were shown but not performed, by run."""
         self._at: dict[str, str] = {}
 
     def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
@@ -64,31 +64,31 @@ class MailLines(LiveLines):
                 "   ".join(f"{key.split('-')[1]} {at}" for key, at in list(self._at.items())[:4])
             )
 
-    def told(self, told: MailResult) -> None:
-        """Print what became of a mail."""
+    def told(self, mail: MailResult) -> None:
+        """Print the result of a mail."""
         from detent.apps.warranty.events import path_of
 
-        result = told.result
+        result = mail.result
         if result is None:
-            painted = paint(told.what, COLOURS.get(told.what)) if told.what in COLOURS else status(told.what)
-            gap = " " * max(1, PATH - len(told.what))
-            reason = told.reason or ""
-            if told.what == "waiting" and reason.startswith("effect:"):
-                reason = "for a person: nobody knows whether an effect happened"
-            self.print(f"  {told.mail_key}  {painted}{gap} {clean(reason)}".rstrip())
+            painted = paint(mail.what, COLOURS.get(mail.what)) if mail.what in COLOURS else status(mail.what)
+            gap = " " * max(1, PATH - len(mail.what))
+            reason = mail.reason or ""
+            if mail.what == "waiting" and reason.startswith("effect:"):
+                reason = "for a person: it is unknown whether an effect happened"
+            self.print(f"  {mail.mail_key}  {painted}{gap} {clean(reason)}".rstrip())
             return
         path = path_of([step.removesuffix("-scenario") for step in result.step_sequence])
-        words = self.words(told)
-        line = f"  {told.mail_key}  {path}{' ' * max(1, PATH - width(path))} "
+        words = self.words(mail)
+        line = f"  {mail.mail_key}  {path}{' ' * max(1, PATH - width(path))} "
         took = f"{round(result.processing_time_ms):>6} ms"
         words = words + " " * max(0, WORDS - width(words))
         self.print(f"{line}{status(result.status.value, words)} {took}")
-        for tool, args in (self._effects or {}).get(told.run_id or "", ()):
-            self._show(tool, args)
+        for tool, args in (self._effects or {}).get(mail.run_id or "", ()):
+            self._print_effect(tool, args)
 
-    def words(self, told: MailResult) -> str:
-        """What became of a mail, in a few words."""
-        result = told.result
+    def words(self, mail: MailResult) -> str:
+        """The result of a mail, in a few words."""
+        result = mail.result
         assert result is not None
         steps = result.step_sequence
         effects = [call for call in result.function_calls if call.kind == "effect" and call.success]
@@ -106,27 +106,29 @@ class MailLines(LiveLines):
             state = (sent[-1].result or {}).get("status", "sent")
             parts.append(ANSWERED.get(steps[-1], f"reply {state}"))
         elif not result.success:
-            parts.append(f"{told.what.replace('_', ' ')}: {result.reason or 'unknown'}")
-            if told.what == "degraded" and sent:
+            parts.append(f"{mail.what.replace('_', ' ')}: {result.reason or 'unknown'}")
+            if mail.what == "degraded" and sent:
                 parts.append("redirected")
         return clean(", ".join(parts))
 
-    def _show(self, tool: str, args: Mapping[str, Any]) -> None:
+    def _print_effect(self, tool: str, args: Mapping[str, Any]) -> None:
         if tool == "send_email":
             self.print(f"      would send to {clean(args['to'])}: {clean(args['subject'])}")
             for line in str(args["body"]).splitlines():
                 self.print(paint(f"        {clean(line)}".rstrip(), dim=True))
         else:
-            said = ", ".join(f"{name}: {clean(value)}" for name, value in args.items() if value is not None)
-            self.print(f"      would {tool.replace('_', ' a ')}: {said}")
+            arguments = ", ".join(
+                f"{name}: {clean(value)}" for name, value in args.items() if value is not None
+            )
+            self.print(f"      would {tool.replace('_', ' a ')}: {arguments}")
 
 
-def told_plain(told: MailResult) -> dict[str, Any]:
-    """What was done about a mail, as JSON values; no word of the mail."""
-    plain: dict[str, Any] = {"mail": told.mail_key, "what": told.what, "reason": told.reason}
-    if told.run_id is not None:
-        plain["run"] = told.run_id
-    result = told.result
+def told_plain(mail: MailResult) -> dict[str, Any]:
+    """The result of a mail as JSON values, without any text of the mail."""
+    plain: dict[str, Any] = {"mail": mail.mail_key, "what": mail.what, "reason": mail.reason}
+    if mail.run_id is not None:
+        plain["run"] = mail.run_id
+    result = mail.result
     if result is not None:
         plain |= {
             "orchestrator": result.orchestrator, "path": result.step_sequence, "end": result.end,
@@ -137,7 +139,7 @@ def told_plain(told: MailResult) -> dict[str, Any]:
 
 
 async def header(components: Components, engine: Engine, where: str, mode: str) -> str:
-    """One line about what is at work."""
+    """One line about the mailbox, its mode, its steps and its registry."""
     flow = components.flow
     agents = [name for name, step in flow.steps.items() if dispatcher_of(engine).plan_for(flow, step).agent]
     steps = "all deterministic" if not agents else f"{len(agents)} by an agent"
@@ -149,7 +151,7 @@ async def header(components: Components, engine: Engine, where: str, mode: str) 
 
 
 def summary(counts: Mapping[str, int]) -> str:
-    """One line about what was done."""
+    """One line of totals."""
     total = sum(counts.values())
     shown = [name for name in ("succeeded", "degraded", "failed") if counts.get(name) or name != "degraded"]
     others = [name for name in counts if name not in ("succeeded", "degraded", "failed") and counts[name]]

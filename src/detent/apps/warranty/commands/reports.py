@@ -1,4 +1,4 @@
-"""The commands that say how the mailbox fares: `warranty stats`, `warranty rollback`, `warranty ab`."""
+"""Reports on the mailbox: `warranty stats`, `warranty rollback`, `warranty ab`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def add(group: typer.Typer) -> None:
-    """Add the commands to those about the mailbox."""
+    """Add these commands to the group."""
     back = typer.Typer(
         help="Return to legacy mode.",
         no_args_is_help=True,
@@ -106,11 +106,11 @@ async def status(options: Options) -> None:
     if options.json:
         say_json(state.to_plain())
         return
-    for text in _told(state, line, settings.orchestration.use_step_orchestrator):
+    for text in _status_lines(state, line, settings.orchestration.use_step_orchestrator):
         say(text)
 
 
-def _told(state: RollbackStatus, line: str | None, steps: bool) -> list[str]:
+def _status_lines(state: RollbackStatus, line: str | None, steps: bool) -> list[str]:
     from detent.cli.output import iso
 
     watch = state.watch
@@ -143,7 +143,7 @@ async def reset(options: Options) -> None:
 
     async with _opened(mailbox_workspace(options)) as (_, _settings, rollback):
         back = await rollback.reset()
-    say("Back to step mode, with a new window." if back else "Step mode it was; the window begins anew.")
+    say("Back to step mode, with a new window." if back else "Step mode was on already; a new window begins.")
 
 
 @takes("store", "config")
@@ -153,12 +153,12 @@ async def trip(options: Options) -> None:
 
     async with _opened(mailbox_workspace(options)) as (_, _settings, rollback):
         changed = await rollback.trip()
-    say("New mails go through legacy mode." if changed else "It was done already.")
+    say("New mails go through legacy mode." if changed else "New mails go through legacy mode already.")
 
 
 @asynccontextmanager
 async def _opened(workspace: Workspace) -> AsyncIterator[tuple[Store, WarrantySettings, Rollback]]:
-    """The store with what the settings say about the mailbox, and the watch over it."""
+    """The store, the mailbox's settings and its rollback."""
     import time
 
     from detent.apps.warranty.mailbox import warranty_settings

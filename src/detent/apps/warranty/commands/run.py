@@ -1,4 +1,4 @@
-"""The commands that work the mailbox: `run warranty`, and `warranty demo`, `retry`."""
+"""Processing mails: `run warranty`, and what `warranty demo` and `warranty retry` share with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from detent.runtime.settings import Settings
 
 BAD = ("failed", "degraded", "budget_exhausted")
-"""Ends that make a command which was to see mails through end with 1."""
+"""Ends that give a command the exit code 1."""
 
 
 @takes("quiet", "project", "log")
@@ -57,7 +57,7 @@ async def run(
     names = at_the_top(workspace.settings)
     if names and not (options.quiet or json):
         place, listed = workspace.settings.place(names[0]), ", ".join(names)
-        warn(f"Hint ({place}): settings of the mailbox stand under 'warranty:' now; move there: {listed}.")
+        warn(f"Hint ({place}): settings of the mailbox belong under 'warranty:'; move these there: {listed}.")
     configure_log(settings, options.verbose, options.log_level, json=json)
     job = _Job(workspace, settings, once=once, files=mail, dry=dry_run, json=json, quiet=options.quiet)
     job.log = (options.verbose, options.log_level)
@@ -65,7 +65,7 @@ async def run(
 
 
 def mailbox_workspace(options: Options, *, looks: bool = False) -> Workspace:
-    """The workspace of a project; its runs are kept with it, wherever the command is called."""
+    """The workspace of a project; its runs are stored in the project, wherever the command is called."""
     from detent.runtime.settings import SettingsError
     from detent.runtime.store_url import DEFAULT_STORE
 
@@ -89,13 +89,13 @@ def overridden(
     levels: list[str] | None = None,
     orchestrator: str | None = None,
 ) -> Settings:
-    """The settings with what this command line says."""
+    """The settings with the options of this command line."""
     from detent.apps.warranty.mailbox import said_over
     from detent.kernel.errors import ConfigurationError
 
     changes: dict[tuple[str, ...], Any] = {}
-    for option, key, said in (("--mode", "mode", modes), ("--autonomy", "autonomy", levels)):
-        for text in said or ():
+    for option, key, values in (("--mode", "mode", modes), ("--autonomy", "autonomy", levels)):
+        for text in values or ():
             step, equals, value = text.partition("=")
             if not equals or not step or not value:
                 raise ConfigurationError(f"{option} takes STEP=VALUE, such as 01-extract-serial=agent.")
@@ -108,7 +108,7 @@ def overridden(
 
 
 def configure_log(settings: Settings, verbose: int, level: str | None, *, json: bool = False) -> None:
-    """News to standard output and troubles to standard error; with JSON all of it to the latter."""
+    """Log to standard output, problems to standard error; with JSON, everything to standard error."""
     from detent.runtime import logging
 
     if verbose:
@@ -158,13 +158,13 @@ class _Job:
 
             own = warranty_settings(self.settings)
             source = NamedFiles(self.files, max_size=int(own.mail.max_size_mb * 1024 * 1024))
-        others = [found.flow for found in self.workspace.catalog.all().values()]
+        others = [definition.flow for definition in self.workspace.catalog.all().values()]
         async with opened(
             self.settings, others=others, observers=[lines] if self.shown else [], source=source,
             rehearsal=rehearsal,
         ) as box:  # fmt: skip
             learn(lines, box)
-            with self._hang_up():  # heeded before anything is said
+            with self._reopen_log():  # in effect before the first output
                 if self.shown:
                     where = source_shown(box, self.files)
                     say(await header(box.components, box.engine, where, await mode_of(box)))
@@ -180,11 +180,11 @@ class _Job:
 
         from detent.apps.warranty.dry_run import rehearse
 
-        found = await rehearse(
-            box.source, box.intake, box.processor, rehearsal, lambda told: self._tell(lines, told)
+        results = await rehearse(
+            box.source, box.intake, box.processor, rehearsal, lambda result: self._print_result(lines, result)
         )
-        counts = Counter(told.what for told in found)
-        self._end(counts)
+        counts = Counter(result.what for result in results)
+        self._print_summary(counts)
         return 1 if any(counts[name] for name in BAD) else 0
 
     async def _work(self, box: Mailbox, lines: MailLines) -> int:
@@ -193,7 +193,7 @@ class _Job:
         from detent.cli.output import say, warn
         from detent.cli.signals import INTERRUPTED, graceful
 
-        service = box.service(lambda told: self._tell(lines, told))
+        service = box.service(lambda result: self._print_result(lines, result))
         with graceful(lambda: "What was under way goes on with the next start.") as stop:
             if self.once:
                 if not await self._once(service, stop):
@@ -204,13 +204,13 @@ class _Job:
                 if self.shown:
                     say("Draining: the steps under way are finished first.")
                 await service.stop()
-                self._end(service.counts)
+                self._print_summary(service.counts)
                 return 0 if stop.signal == signal.SIGTERM else INTERRUPTED
-        self._end(service.counts)
+        self._print_summary(service.counts)
         return 1 if any(service.counts[name] for name in BAD) else 0
 
     async def _once(self, service: Service, stop: Stop) -> bool:
-        """One look, seen through; False when a signal came first."""
+        """Process the mailbox once; False when a signal came first."""
         import asyncio
 
         from detent.cli.signals import done_first
@@ -224,18 +224,18 @@ class _Job:
         await asyncio.gather(working, return_exceptions=True)
         return False
 
-    def _tell(self, lines: MailLines, told: MailResult) -> None:
+    def _print_result(self, lines: MailLines, result: MailResult) -> None:
         if self.json:
             import json
 
             from detent.apps.warranty.commands.lines import told_plain
             from detent.cli.output import say
 
-            say(json.dumps(told_plain(told), ensure_ascii=False))
+            say(json.dumps(told_plain(result), ensure_ascii=False))
         elif self.shown:
-            lines.told(told)
+            lines.told(result)
 
-    def _end(self, counts: Any) -> None:
+    def _print_summary(self, counts: Any) -> None:
         from detent.apps.warranty.commands.lines import summary
         from detent.cli.output import say
 
@@ -246,8 +246,8 @@ class _Job:
         elif self.shown:
             say(summary(counts))
 
-    def _hang_up(self) -> Any:
-        """While in here, SIGHUP opens the log file anew."""
+    def _reopen_log(self) -> Any:
+        """A context in which SIGHUP reopens the log file."""
         import asyncio
         import signal
         from contextlib import ExitStack
@@ -264,7 +264,7 @@ class _Job:
 
 
 def learn(lines: MailLines, box: Mailbox) -> None:
-    """Tell the lines what the steps are called and why edges are taken."""
+    """Give the lines the names of the steps and the reasons of the edges."""
     from detent.apps.warranty.events import labels_of
     from detent.cli.output import width
 
@@ -274,7 +274,7 @@ def learn(lines: MailLines, box: Mailbox) -> None:
 
 
 async def mode_of(box: Mailbox) -> str:
-    """Which way the next mail goes, in a word."""
+    """The mode of the next mail, in a word."""
     return "paused, step" if await box.rollback.paused() else await box.processor.choose()
 
 

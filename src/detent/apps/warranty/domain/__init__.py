@@ -1,4 +1,4 @@
-"""What the application knows about its subject, true with no engine near: serials, scope, language, cover."""
+"""Domain knowledge, independent of the engine: serial numbers, scope, language, cover."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class TextPart(Protocol):
-    """A piece of a mail's text, as a reader of mails gives it."""
+    """A part of a mail's text."""
 
     @property
     def kind(self) -> str:

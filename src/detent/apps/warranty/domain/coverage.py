@@ -1,4 +1,4 @@
-"""When a device is covered, and the shapes in which other systems say so."""
+"""The cover of a device, and the formats in which other systems report it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 STATUSES = ("valid", "expired", "not_found")
 CODES = ("timeout", "connection", "auth", "server", "bad_response", "breaker_open")
-"""What a look-up can fail with."""
+"""Error codes of a lookup."""
 
 RENAMED = {"expiration_date": "expires", "serial": "serial_number", "coverage": "warranty_type"}
-"""Names other systems use, and ours."""
+"""Field names of other systems, with ours."""
 
 _DATES = ("service_contract_end", "manufacturer_end", "extension_until")
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device as registered."""
+    """A device in the registry."""
 
     serial: str
     device_name: str | None = None
@@ -32,14 +32,14 @@ class Device:
     """The last day on which an extension may still be bought."""
 
 
-def coverage(device: Device | None, on: date, asked: str | None = None) -> dict[str, Any]:
-    """What `check_warranty` says of a device on a day; `asked` is the serial looked up, for an unknown one.
+def coverage(device: Device | None, on: date, serial: str | None = None) -> dict[str, Any]:
+    """The answer of `check_warranty` about a device on a day; `serial` is the number looked up, if unknown.
 
-    A service contract that still runs wins, then a manufacturer's warranty that still runs; the last day is
-    covered. A device without dates is as good as unknown.
+    A running service contract takes precedence over a running manufacturer's warranty; the last day is
+    covered. A device without dates counts as unknown.
     """
     if device is None:
-        return _result("not_found", serial_number=asked)
+        return _result("not_found", serial_number=serial)
     terms = [("service_contract", device.service_contract_end), ("manufacturer", device.manufacturer_end)]
     known = [(kind, end) for kind, end in terms if end is not None]
     running = [(kind, end) for kind, end in known if end >= on]
@@ -60,17 +60,17 @@ def coverage(device: Device | None, on: date, asked: str | None = None) -> dict[
 
 
 def normalised(answer: Any) -> dict[str, Any]:
-    """An answer of another system, or of a recorded case, in our shape; `{"error": …}` for a failure."""
+    """An answer of another system, or of a recorded case, in our format; `{"error": …}` for a failure."""
     if not isinstance(answer, Mapping):
         return failure("bad_response", f"the answer is a {type(answer).__name__}, not an object")
-    said = dict(answer)
+    fields = dict(answer)
     for theirs, ours in RENAMED.items():
-        if theirs in said and said.get(ours) is None:
-            said[ours] = said[theirs]
-    error = said.get("error")
+        if theirs in fields and fields.get(ours) is None:
+            fields[ours] = fields[theirs]
+    error = fields.get("error")
     if error:
-        return _failed(error, said)
-    status = said.get("status")
+        return _failed(error, fields)
+    status = fields.get("status")
     status = (
         "_".join(status.lower().replace("-", " ").replace("_", " ").split())
         if isinstance(status, str)
@@ -79,24 +79,28 @@ def normalised(answer: Any) -> dict[str, Any]:
     if status not in STATUSES:
         return failure("bad_response", f"its status is none of {', '.join(STATUSES)}")
     try:
-        expires = read_date(said.get("expires"))
+        expires = read_date(fields.get("expires"))
     except ValueError:
         return failure("bad_response", "its date of expiry is no date")
-    kind = said.get("warranty_type")
+    kind = fields.get("warranty_type")
     kind = "_".join(kind.lower().replace("-", " ").split()) if isinstance(kind, str) else None
     return _result(
         status,
-        serial_number=_text(said.get("serial_number")),
-        device_name=_text(said.get("device_name")),
+        serial_number=_text(fields.get("serial_number")),
+        device_name=_text(fields.get("device_name")),
         warranty_type=kind if kind in ("service_contract", "manufacturer") else None,
         expires=expires.isoformat() if expires is not None else None,
-        customer_ref=_text(said.get("customer_ref")),
-        extension_available=said.get("extension_available") is True,
+        customer_ref=_text(fields.get("customer_ref")),
+        extension_available=fields.get("extension_available") is True,
     )
 
 
 def device_of(record: Mapping[str, Any]) -> Device:
-    """A device from a record with our names; `ValueError` names the field that is wrong."""
+    """A device from a record with our names.
+
+    Raises:
+        ValueError: names the field that is wrong.
+    """
     dates = {}
     for name in _DATES:
         try:
@@ -110,17 +114,21 @@ def device_of(record: Mapping[str, Any]) -> Device:
 
 
 def describes_device(record: Mapping[str, Any]) -> bool:
-    """Whether a record speaks of a device's own dates, rather than of what follows from them."""
+    """Whether a record has a device's own dates, rather than the cover that follows from them."""
     return any(name in record for name in _DATES)
 
 
 def failure(code: str, message: str, transient: bool = False) -> dict[str, Any]:
-    """A look-up that failed, in our shape."""
+    """A failed lookup, in our format."""
     return {"error": {"code": code, "message": message, "transient": transient}}
 
 
 def read_date(value: Any) -> date | None:
-    """A date from ISO text, with or without a time behind it; None for nothing; else `ValueError`."""
+    """A date from ISO text, with or without a time; None for an empty value.
+
+    Raises:
+        ValueError: the value is not a date.
+    """
     if value is None or value == "":
         return None
     if isinstance(value, datetime):
@@ -140,7 +148,7 @@ def read_date(value: Any) -> date | None:
     raise ValueError("no date")
 
 
-def _failed(error: Any, said: Mapping[str, Any]) -> dict[str, Any]:
+def _failed(error: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(error, Mapping):
         code = error.get("code")
         known = code if code in CODES else "server"
@@ -150,7 +158,7 @@ def _failed(error: Any, said: Mapping[str, Any]) -> dict[str, Any]:
         return failure(known, message, transient if isinstance(transient, bool) else usual)
     text = error if isinstance(error, str) else "no reason given"
     if " ".join(text.lower().split()).rstrip(".!") == "device not found":
-        return _result("not_found", serial_number=_text(said.get("serial_number")))
+        return _result("not_found", serial_number=_text(fields.get("serial_number")))
     return failure("server", text, transient=True)
 
 

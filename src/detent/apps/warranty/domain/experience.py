@@ -1,9 +1,9 @@
-"""Entries that mails have added to the starting lists of words: other ways to say the same.
+"""Entries added to the starting lists of words from experience with real mails.
 
-A mail that is sent away wrongly costs more than one that is asked for its serial number, so the lists of
+Redirecting a mail wrongly costs more than asking for its serial number, so the lists of
 faults are long, the phrases of a topic are whole phrases, and single words that a customer may use as well
-("parcel", "price") are weak: it takes two of them, and no serial number, to make a topic. Words that fit
-a complaint about an invoice as well ("does not", "problem with") are faults only of a device that is named.
+("parcel", "price") are weak: it takes two of them, and no serial number, to make a topic. Words that also fit
+a complaint about an invoice ("does not", "problem with") are faults only if a device is named.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FAULT_WEAK = (
     "klopot z", "po dwie", "uciet", "ucina", "gubi", "luzn", "odpada", "odpadl", "spadl", "bardzo wolno",
     "trzyma tylko",
 )  # fmt: skip
-"""Something is wrong, but it may be an invoice; they count where a device is named as well."""
+"""Complaints that may concern an invoice; they count only if a device is named as well."""
 
 DEVICE = (
     "printer", "scanner", "scale", "=till", "=tills", "kiosk", "terminal", "cash register", "cash drawer",
@@ -216,4 +216,4 @@ MORE = {
     "spam_strong": SPAM_STRONG,
     "spam_weak": SPAM_WEAK,
 }
-"""By list, as settings would add them."""
+"""By list, in the form of the settings."""

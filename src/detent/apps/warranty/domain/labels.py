@@ -1,4 +1,4 @@
-"""The words that stand before a serial number, between it and its label, and before other numbers."""
+"""Words before a serial number, between it and its label, and before other numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SERIAL = word_set(
     """
 )
 _SERIAL_STEMS = ("seriov", "сериин", "серіин")
-"""How the adjective begins in Czech, Slovak, Russian and Ukrainian, folded."""
+"""Folded stems of the adjective in Czech, Slovak, Russian and Ukrainian."""
 MANY = word_set(
     """
     sns serials serialnumbers seryjne seryjnych seryjnymi
@@ -60,7 +60,7 @@ _OTHER_NUMBERED = (
     "katalog", "contract", "version", "wersj", "error", "blad", "bled", "room", "pokoj", "asset", "build",
     "type", "batch", "reference", "postal", "claim", "policy", "polis", "lot", "job", "project", "projekt",
 )  # fmt: skip
-"""Labels only with a number sign, a colon or "no." behind them, for they are everyday words too."""
+"""Labels only if a number sign, a colon or "no." follows, because they are everyday words too."""
 
 _NOT_SERIAL = word_set(
     """
@@ -68,7 +68,7 @@ _NOT_SERIAL = word_set(
     adapter killer line data link connector cord protocol
     """
 )
-"""After these the word "serial" speaks of something else."""
+"""Before these words, "serial" does not mean a serial number."""
 
 LIST_WORDS = word_set(
     """
@@ -130,7 +130,7 @@ def is_label(words: Sequence[Word], place: int) -> bool:
 
 
 def _names_a_number(words: Sequence[Word], place: int) -> bool:
-    """Not a serial port, nor its cable."""
+    """Whether "serial" means a number, not a serial port or its cable."""
     return place + 1 == len(words) or words[place + 1].folded not in _NOT_SERIAL
 
 
@@ -159,7 +159,7 @@ _SN_HEAD = re.compile(r"(s[-/.]n)[-/._]?([^\W_].*)", re.IGNORECASE | re.DOTALL)
 
 
 def parted(words: Iterable[Word]) -> Iterator[Word]:
-    """The words, with labels that are glued to a token by a dot or dash taken apart from it."""
+    """The words, with labels separated from tokens they are joined to by a dot or dash."""
     for word in words:
         while len(word.text) <= 80 and any(map(str.isdigit, word.text)):
             match = _SN_HEAD.fullmatch(word.text)
@@ -185,14 +185,14 @@ def _other(word: Word) -> bool:
 
 
 def negated(words: Sequence[Word], place: int) -> bool:
-    """Whether the clause says that the number is not known: "we cannot find the serial number"."""
+    """Whether the clause says that the number is unknown: "we cannot find the serial number"."""
     clause: list[str] = []
     for at in range(place, max(-1, place - 9), -1):
         if at < place:
             clause.append(words[at].folded)
         if BREAKS & set(words[at].before) or ". " in words[at].before or ":" in words[at].before:
             break
-    said = set(clause)
-    if said & _LACKING or (clause and clause[0] == "no"):
+    clause_words = set(clause)
+    if clause_words & _LACKING or (clause and clause[0] == "no"):
         return True
-    return bool(said & _NEGATIONS) and bool(said & _HAVING)
+    return bool(clause_words & _NEGATIONS) and bool(clause_words & _HAVING)

@@ -55,17 +55,17 @@ _MOST_SIGNED = 12
 
 
 def language_of(parts: Iterable[TextPart], subject: str = "", default: Language = "en") -> Language:
-    """The language to answer in: that of the newest part, its signature left out.
+    """The language to answer in: that of the newest part without its signature.
 
-    Where the newest part says nothing at all, the subject and a forwarded part are all there is to go by.
+    If the newest part is empty, the subject and the forwarded part decide.
     """
     every = list(parts)
     newest = "\n".join(part.text for part in every if part.kind == "newest")
     text = without_signature(without_notices(newest))
     if not _WORD.search(text):
         text = "\n".join([subject, *(part.text for part in every if part.kind == "forwarded")])
-    said = _WORD.findall(fold(text))
-    polish, english = sum(word in _POLISH for word in said), sum(word in _ENGLISH for word in said)
+    words = _WORD.findall(fold(text))
+    polish, english = sum(word in _POLISH for word in words), sum(word in _ENGLISH for word in words)
     if polish != english:
         return "pl" if polish > english else "en"
     return "pl" if _POLISH_LETTERS & set(text) else default
@@ -79,32 +79,34 @@ _NOTICES = (
     re.compile(r"\b(?:danych osobowych|dane osobowe|personal data)\b"),
     re.compile(r"\b(?:administrator|rodo\b|gdpr\b|przetwarzan|data controller|processed)"),
 )
-"""In pairs: a paragraph that has both of one is a notice that stands below every mail of a firm."""
+"""In pairs: a paragraph that matches both patterns of a pair is a legal notice below a company's mails."""
 _FEWEST_NOTICED = 12
 """Words of the shortest such notice."""
 
 
 def without_notices(text: str) -> str:
-    """A text without notices about confidentiality and data protection, whatever language they are in."""
+    """A text without notices about confidentiality and data protection, in both languages."""
     if len(text) < 80:
         return text
-    kept: list[str] = []
-    below = False  # what comes first is what somebody wrote
+    paragraphs: list[str] = []
+    below = False  # the first paragraph is the sender's own
     for paragraph in re.split(r"(\n[ \t]*\n)", text):
-        said = spaced(paragraph) if below and _NOTICED.search(paragraph) else ""
+        plain = spaced(paragraph) if below and _NOTICED.search(paragraph) else ""
         pairs = zip(_NOTICES[::2], _NOTICES[1::2], strict=True)
-        if len(said.split()) >= _FEWEST_NOTICED and any(a.search(said) and b.search(said) for a, b in pairs):
+        if len(plain.split()) >= _FEWEST_NOTICED and any(
+            a.search(plain) and b.search(plain) for a, b in pairs
+        ):
             continue
         below = below or bool(paragraph.strip())
-        kept.append(paragraph)
-    return "".join(kept)
+        paragraphs.append(paragraph)
+    return "".join(paragraphs)
 
 
 _NOTICED = re.compile(
     r"confidential|privileged|intended|addressee|poufn|przeznaczon|chronion|osobow|personal data",
     re.IGNORECASE,
 )
-"""Something every notice has; most paragraphs are looked at no further."""
+"""A word of every notice; paragraphs without one are not examined further."""
 
 
 def without_greeting(text: str) -> str:
@@ -114,14 +116,14 @@ def without_greeting(text: str) -> str:
     if first is None:
         return text
     line = lines[first].strip()
-    said = spaced(line[:200])
-    match = _GREETING.match(said)
-    if match is None or said[match.end() : match.end() + 1].isalnum():
+    plain = spaced(line[:200])
+    match = _GREETING.match(plain)
+    if match is None or plain[match.end() : match.end() + 1].isalnum():
         return text
-    # "Hello Anna," is a greeting as a whole; "Hello, my printer broke" goes on behind the comma.
+    # "Hello Anna," is a greeting as a whole; "Hello, my printer broke" continues after the comma.
     head, *rest = re.split(r"[,!.:;-]", line, maxsplit=1)
     behind = head.split()[len(match.group().split()) :]
-    named = len(behind) <= 3 and all(one[:1].isupper() for one in behind)
+    named = len(behind) <= 3 and all(word[:1].isupper() for word in behind)
     lines[first] = " ".join([*([] if named else behind), *rest])
     return "\n".join(lines)
 
@@ -134,12 +136,12 @@ def without_signature(text: str) -> str:
             lines = lines[:number]
             break
     for number in range(len(lines) - 1, max(-1, len(lines) - 2 - _MOST_SIGNED), -1):
-        said = spaced(lines[number][:200]).strip(" ,.!-")
-        match = _CLOSING.match(said)
-        if match is None or re.match(r"[^\W_]", said[match.end() :]):
+        plain = spaced(lines[number][:200]).strip(" ,.!-")
+        match = _CLOSING.match(plain)
+        if match is None or re.match(r"[^\W_]", plain[match.end() :]):
             continue
         # "Thanks for the quick help with …" is a sentence, not a closing.
-        if len(said[match.end() :].split()) <= 4:
+        if len(plain[match.end() :].split()) <= 4:
             lines = lines[:number]
     return "\n".join(_without_name(lines))
 
@@ -152,6 +154,6 @@ def _without_name(lines: list[str]) -> list[str]:
     above = [line for line in lines[:-1] if line.strip()]
     if above and re.fullmatch(r"(?:[^\W\d_a-z][^\W\d_]*[.-]?\s?){1,3}", lines[-1].strip()[:80]):
         name = lines[-1].split()
-        if len(name) <= 3 and all(one[:1].isupper() for one in name):
+        if len(name) <= 3 and all(word[:1].isupper() for word in name):
             lines.pop()
     return lines

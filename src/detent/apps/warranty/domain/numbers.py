@@ -1,7 +1,7 @@
-"""The numbers of a mail that could be a serial number, each with what stands around it.
+"""The numbers of a mail that could be a serial number, each with its surroundings.
 
-What can never be one (a date, an amount, a link, a token of another shape) is not among them. Which of them
-is one is for whoever reads the mail to say.
+A token that can never be one (a date, an amount, a link, another form) is left out. Which of the numbers are
+serial numbers is for the reader of the mail to decide.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from detent.apps.warranty.domain.serials import serial_key
 BEFORE, AFTER = 48, 24
 """Characters shown around a number."""
 LONGEST_READ = 20_000
-"""Characters of one part that are looked through: a pasted log holds thousands of numbers."""
+"""Characters of one part that are searched: a pasted log has thousands of numbers."""
 
 
 class Number(NamedTuple):
-    """A number and where it stands."""
+    """A number and its surroundings."""
 
     text: str
     """As printed in the mail."""
@@ -27,18 +27,18 @@ class Number(NamedTuple):
 
 
 def numbers_in(parts: Iterable[TextPart], subject: str = "") -> list[Number]:
-    """The numbers of a mail in the order in which they count: newest part, subject, quoted, forwarded."""
+    """The numbers of a mail in order of precedence: newest part, subject, quoted, forwarded."""
     every = list(parts)
     texts = [
         *(part.text for part in every if part.kind == "newest"),
         subject,
         *(part.text for kind in ("quoted", "forwarded") for part in every if part.kind == kind),
     ]
-    found: dict[str, Number] = {}
+    numbers: dict[str, Number] = {}
     for text in texts:
         for number in _numbers(tokens.readable(text[:LONGEST_READ])):
-            found.setdefault(serial_key(number.text), number)
-    return list(found.values())
+            numbers.setdefault(serial_key(number.text), number)
+    return list(numbers.values())
 
 
 def _numbers(text: str) -> Iterable[Number]:
@@ -54,7 +54,7 @@ def _numbers(text: str) -> Iterable[Number]:
 
 
 def _near(text: str, start: int, end: int) -> str:
-    """What stands around a place, in whole words."""
+    """The text around a place, in whole words."""
     before, after = text[max(0, start - BEFORE) : start], text[end : end + AFTER]
     if start > BEFORE:
         before = before.partition(" ")[2] if " " in before else before

@@ -1,4 +1,4 @@
-"""Whether a mail is for this mailbox, and whether it says what is wrong with the device."""
+"""Whether a mail is for this mailbox, and whether it describes a fault."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ NO_DESCRIPTION = MappingProxyType({"en": "No description given.", "pl": "Brak op
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a mail is about, as far as words tell."""
+    """What a mail is about, judged by its words."""
 
     kind: Literal["in_scope", "spam", "topic"] = "in_scope"
     topic: str | None = None
-    """Name of the topic, when it is one this mailbox does not serve."""
+    """Name of the topic, if this mailbox does not serve it."""
     hits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The entries found, per list; lists without hits are left out."""
 
 
 def scope_of(subject: str, parts: Iterable[TextPart], words: Words = WORDS) -> Scope:
-    """What a mail is about. Whatever is not clearly something else is in scope, an empty mail too.
+    """What a mail is about. A mail that is not clearly about another topic is in scope, even an empty one.
 
-    Faults count wherever they stand. What a mail would be sent away for has to stand in what was written to
-    us: a signature speaks of deliveries and invoices whatever the mail is about.
+    Faults count anywhere. Words for which a mail is redirected count outside the signature only: signatures
+    mention deliveries and invoices in any mail.
     """
     every = list(parts)
     body = without_notices(_body(every))
@@ -62,42 +62,42 @@ def scope_of(subject: str, parts: Iterable[TextPart], words: Words = WORDS) -> S
     if named is None:
         named = next((name for name, entries in hints.items() if _differ(entries)), None)
         if named is not None and extract(every, subject).serial_number is not None:
-            named = None  # whoever looked the number up has that device in front of him
+            named = None  # a sender who names the serial number has the device at hand
     return Scope("in_scope" if named is None else "topic", named, seen)
 
 
 def _by_topic(lists: tuple[tuple[str, tuple[str, ...]], ...], text: str) -> dict[str, tuple[str, ...]]:
-    """The topics a text speaks of, with the entries found."""
+    """The topics of a text, with the entries found."""
     return {name: entries for name, listed in lists if (entries := found(listed, text))}
 
 
 def _differ(entries: Iterable[str]) -> bool:
-    """Whether there are two words among them, not two forms of one: "cena" and "ceny" say the same."""
+    """Whether the entries are different words, not forms of one: "cena" and "ceny" are one word."""
     return len({entry.removeprefix("=")[:3] for entry in entries}) > 1
 
 
 def description_missing(
     subject: str, parts: Iterable[TextPart], words: Words = WORDS, scope: Scope | None = None
 ) -> bool:
-    """Whether the mail does not say what is wrong: no fault named, and hardly a word beside the serial.
+    """Whether the mail lacks a description: no fault, and hardly a word besides the serial number.
 
-    Whoever knows the mail's scope hands it over, and it is not looked at again.
+    `scope` is the mail's scope, if it is already known.
     """
     every = list(parts)
     if (scope or scope_of(subject, every, words)).hits.keys() & {"fault", "safety"}:
         return False
     topic = re.sub(r"^(?:\s*(?:re|fwd?|odp|pd)\s*:)+", "", subject, flags=re.IGNORECASE)
-    return _told(_body(every)) < FEWEST_WORDS and _told(topic) < FEWEST_WORDS
+    return _word_count(_body(every)) < FEWEST_WORDS and _word_count(topic) < FEWEST_WORDS
 
 
 def issue_description(text: str, language: str = "en") -> str:
-    """A description as a ticket holds it: clean, not too long, and never empty."""
-    kept = "".join(
-        one
-        for one in text
-        if one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cf", "Cs", "Co", "Cn")
+    """A description for a ticket: without control characters, limited in length, never empty."""
+    printable = "".join(
+        char
+        for char in text
+        if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn")
     )
-    lines = [line.rstrip() for line in kept.replace("\t", " ").split("\n")]
+    lines = [line.rstrip() for line in printable.replace("\t", " ").split("\n")]
     clean = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
     if len(clean) > LONGEST_DESCRIPTION:
         clean = clean[: LONGEST_DESCRIPTION - 1].rstrip() + "…"
@@ -117,7 +117,7 @@ def _judged(subject: str, parts: Iterable[TextPart]) -> str:
     return spaced(f"{subject}\n{without_notices(_body(parts))}")
 
 
-def _told(text: str) -> int:
-    """Words left when greeting, signature, serials and their labels are taken away."""
+def _word_count(text: str) -> int:
+    """Number of words without greeting, signature, serial numbers and their labels."""
     left = without_serials(without_signature(without_greeting(text)))
     return len(re.findall(r"[^\W\d_][^\W_]*(?:['-][^\W_]+)*", left))

@@ -1,8 +1,8 @@
-"""Finds the serial number in a mail; says how sure it is, and never raises.
+"""Finds the serial number in a mail, with a confidence; never raises.
 
 A text is read word by word. A label ("S/N", "nr seryjny") waits for a token; words such as "is" or "of the
-printer" keep it waiting, any other word ends its wait. Another thing's label ("order no.") takes the token
-away. What was found this way is pass 1; without it, tokens of letters and digits near a label are pass 2.
+printer" keep it waiting, any other word ends its wait. Another label ("order no.") claims the token instead.
+Tokens found this way are pass 1; if there are none, tokens of letters and digits near a label are pass 2.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from detent.apps.warranty.domain.tokens import Word
 Method = Literal["pattern", "agent", "none", "error"]
 
 MOST_KEPT = 50
-"""Serials of one mail that are listed; a pasted inventory has thousands."""
+"""Number of serials of one mail that are listed; a pasted inventory has thousands."""
 
 
 @dataclass(frozen=True, slots=True)
 class SerialExtraction:
-    """What was found."""
+    """The serial numbers of a mail."""
 
     serial_number: str | None = None
     """As printed in the mail."""
@@ -40,7 +40,7 @@ class SerialExtraction:
 
 
 def extract(parts: Iterable[TextPart], subject: str = "") -> SerialExtraction:
-    """The serial number of a mail; the first place with a hit decides."""
+    """The serial number of a mail, from the first place that has one."""
     try:
         return _extract(list(parts), subject)
     except Exception:
@@ -48,7 +48,7 @@ def extract(parts: Iterable[TextPart], subject: str = "") -> SerialExtraction:
 
 
 def serial_key(text: str) -> str:
-    """What two ways to print one serial number have in common: A–Z and 0–9."""
+    """The key of a serial number, the same for all its spellings: A–Z and 0–9."""
     return re.sub(r"[^A-Z0-9]", "", tokens.readable(text).upper())
 
 
@@ -60,18 +60,18 @@ def serial_shaped(text: str) -> list[str]:
 
 
 def without_serials(text: str) -> str:
-    """A text without its serial numbers and their labels: what is left to be said with."""
+    """A text without its serial numbers and their labels."""
     reading = _Reading(text)
     gone = {*reading.labelled, *reading.near}
     left = []
     for line in tokens.readable(text).split("\n"):
         words = tokens.words_of(line)
-        kept = [
+        remaining = [
             word.before + word.text
             for place, word in enumerate(words)
             if word.text not in gone and not labels.belongs_to_label(words, place)
         ]
-        left.append("".join(kept))
+        left.append("".join(remaining))
     return "\n".join(left)
 
 
@@ -91,7 +91,7 @@ def _extract(parts: Sequence[TextPart], subject: str) -> SerialExtraction:
         if hits and found_in is None:
             found_in, sure = name, bool(reading.labelled)
         for hit in hits:
-            seen.setdefault(_same(hit), hit)
+            seen.setdefault(_spelling_key(hit), hit)
     if found_in is None:
         return SerialExtraction()
     everything = tuple(seen.values())
@@ -107,8 +107,8 @@ def _extract(parts: Sequence[TextPart], subject: str) -> SerialExtraction:
     )
 
 
-def _same(token: str) -> str:
-    """Equal for two prints of one number: `SN-12345` and the `12345` after a label are the same device's."""
+def _spelling_key(token: str) -> str:
+    """A key equal for two spellings of one number: `SN-12345`, and `12345` after a label."""
     key = serial_key(token)
     return key[2:] if re.fullmatch(r"SN[0-9].*", key) else key
 
@@ -119,11 +119,11 @@ def _same(token: str) -> str:
 class _Line(NamedTuple):
     words: list[Word]
     cells: int
-    """Cells, where the line is a row of a table; else 1."""
+    """Number of cells, if the line is a row of a table; otherwise 1."""
     cell: list[int]
     """The cell of each word."""
     rest: str
-    """What stands behind its last word."""
+    """The text after its last word."""
 
 
 class _Waiting(NamedTuple):
@@ -131,12 +131,12 @@ class _Waiting(NamedTuple):
 
     kind: Literal["serial", "other"]
     negated: bool = False
-    """ "I cannot find the serial number": only a token right behind it counts."""
+    """ "I cannot find the serial number": only a token right after it counts."""
     many: bool = False
     counts: bool = True
-    """False for a label that is one only with a number sign behind it, until that has come."""
+    """False for a label that counts only with a number sign after it, until that is seen."""
     direct: bool = True
-    """Nothing but signs, on the same line, since the label."""
+    """Whether only signs follow the label, on the same line."""
 
 
 class _Reading:
@@ -147,7 +147,7 @@ class _Reading:
         """Tokens by pass 1, in order."""
         self.near: list[str] = []
         """Tokens by pass 2, in order."""
-        self._lines = [_line(one) for one in tokens.readable(text).split("\n")]
+        self._lines = [_line(row) for row in tokens.readable(text).split("\n")]
         self._lines = [line for line in self._lines if line.words]
         self._near_lines: set[int] = set()
         self._taken: set[tuple[int, int]] = set()
@@ -232,7 +232,7 @@ class _Reading:
             self._hit(word, waiting)
         elif tokens.attached(word.text):
             self._hit(word, _Waiting("serial"))
-        elif listing is not None and word.before.strip() in labels.LIST_SIGNS and _goes_on(word):
+        elif listing is not None and word.before.strip() in labels.LIST_SIGNS and _continues_list(word):
             self._hit(word, listing)
 
     def _hit(self, word: Word, label: _Waiting) -> None:
@@ -240,7 +240,7 @@ class _Reading:
         self._listing = label
 
     def _line_ends(self, number: int, in_table: bool) -> None:
-        """What still waits at the end of a line: a label with nothing behind it waits for the next one."""
+        """Decide at the end of a line whether a label without a token waits for the next line."""
         line = self._lines[number]
         waiting = self._waiting
         if waiting is not None:
@@ -254,8 +254,8 @@ class _Reading:
             self._listing = None
 
     def _negated_line(self, words: Sequence[Word], places: Sequence[int]) -> bool:
-        said = {word.folded for word in words[places[-1] + 1 : places[-1] + 8]}
-        return bool(said & labels.UNKNOWN_AFTER) or all(labels.negated(words, place) for place in places)
+        following = {word.folded for word in words[places[-1] + 1 : places[-1] + 8]}
+        return bool(following & labels.UNKNOWN_AFTER) or all(labels.negated(words, place) for place in places)
 
     def _heads(self, number: int) -> bool:
         """Whether the line is the head of a table: the next one has as many cells."""
@@ -264,10 +264,12 @@ class _Reading:
 
     def _row(self, line: _Line, column: int) -> None:
         """Take the token below a label that heads a column."""
-        word = next((one for one, cell in zip(line.words, line.cell, strict=True) if cell == column), None)
+        word = next(
+            (candidate for candidate, cell in zip(line.words, line.cell, strict=True) if cell == column), None
+        )
         if word is None or not tokens.fits(word.text) or tokens.never(word):
             return
-        if word.text not in self.labelled[-line.cells :]:  # it may have an SN of its own
+        if word.text not in self.labelled[-line.cells :]:  # it may have its own SN prefix
             self.labelled.append(word.text)
 
     def _look_near(self) -> None:
@@ -293,13 +295,13 @@ def _line(text: str) -> _Line:
 
 
 def _stands_alone(word: Word) -> bool:
-    """Whether it looks like a serial number without a label before it: letters and digits."""
+    """Whether a word looks like a serial number even without a label: letters and digits."""
     fitting = tokens.fits(word.text) and tokens.mixed(word.text) and not tokens.never(word)
     return fitting and not tokens.everyday(word.text)
 
 
-def _goes_on(word: Word) -> bool:
-    """Whether a token behind a comma goes on with a list of serials: numbers alone may count anything."""
+def _continues_list(word: Word) -> bool:
+    """Whether a token after a comma continues a list of serials; plain numbers may count anything."""
     if tokens.mixed(word.text):
         return not tokens.everyday(word.text)
     return re.match(r"\s*(?:[,;.)&/]|$|and |or |i |oraz |lub )", word.after) is not None

@@ -1,6 +1,6 @@
-"""What stands in a text beside words: tokens that could be a serial number, and those that never are one.
+"""Tokens in a text: those that could be a serial number, and those that never are.
 
-Everything here looks at one token at a time. What a label before it makes of it is for `serials` to say.
+Everything here judges one token at a time. The labels before tokens are judged in `serials`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ LONGEST_TEXT = 250_000
 """Characters read of a text; one character may unfold into eighteen."""
 
 HIDDEN = "\x01"
-"""Stands for something that is never a serial number nor a word: an address, a link."""
+"""Replaces an address or a link, which is never a serial number or a word."""
 
 _DASHES = str.maketrans(
     {
         **dict.fromkeys("\u2010\u2011\u2012\u2013\u2212\ufe58\ufe63\uff0d", "-"),
-        **dict.fromkeys("\u2014\u2015", " - "),  # these part sentences, the others join
+        **dict.fromkeys("\u2014\u2015", " - "),  # these separate sentences, the others join words
         **dict.fromkeys("\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\x01", None),
         **dict.fromkeys("\u2018\u2019\u02bc", "'"),
         **dict.fromkeys("\u2044\u2215", "/"),
@@ -41,15 +41,15 @@ class Word(NamedTuple):
     text: str
     folded: str
     before: str
-    """What stands between it and the word before it, or the beginning of the line."""
+    """The text between it and the word before it, or the beginning of the line."""
     after: str
-    """The few characters behind it."""
+    """The first few characters after it."""
     tight: str
-    """Folded, without what joins its blocks."""
+    """Folded, without the characters that join its blocks."""
 
 
 def readable(text: str) -> str:
-    """A text with one kind of dash, nothing invisible, plain digits, and addresses hidden."""
+    """A text with one kind of dash, no invisible characters, plain digits, and addresses hidden."""
     plain = text if text.isascii() else unicodedata.normalize("NFKC", text.translate(_DASHES))
     plain = plain[:LONGEST_TEXT].translate(_DASHES).replace("\r\n", "\n").replace("\r", "\n")
     plain = _LINK.sub(HIDDEN, plain)
@@ -70,7 +70,7 @@ def words_of(line: str) -> list[Word]:
 
 
 def make_word(text: str, before: str, after: str) -> Word:
-    """A word in its place."""
+    """A word with its surroundings."""
     folded = fold(text)
     return Word(text, folded, before, after, re.sub(r"[-/._]", "", folded) if len(text) < 100 else folded)
 
@@ -144,7 +144,7 @@ _WEAK = re.compile(
 
 
 def never(word: Word) -> bool:
-    """Whether it is a date, a time, an amount, a link, our ticket: whatever label stands before it."""
+    """Whether a word is a date, a time, an amount, a link or our ticket, regardless of its label."""
     text = word.text
     if _NEVER.fullmatch(text):
         return True
@@ -158,10 +158,10 @@ def never(word: Word) -> bool:
 
 
 def phone_shaped(text: str) -> bool:
-    """Whether it is written the way telephone numbers are; a label right before it says it is none."""
+    """Whether a token is written like a telephone number; a serial label right before it overrides this."""
     return _PHONE.fullmatch(text) is not None
 
 
 def everyday(text: str) -> bool:
-    """Whether letters and digits stand together in it for another reason: a unit, a standard, a paper."""
+    """Whether a token mixes letters and digits for another reason: a unit, a standard, a document number."""
     return _WEAK.fullmatch(text) is not None

@@ -1,4 +1,4 @@
-"""The words a mail is judged by, and how they are found in it.
+"""The lists of words by which a mail is judged, and the search for them.
 
 An entry is the beginning of a word or of a phrase: `defect` finds "defective". An entry that begins with
 `=` is a whole word: `=jam` does not find "James". Texts and entries are compared folded: small letters,
@@ -21,16 +21,16 @@ _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u2060\ufeff"))
 
 
 def fold(text: str) -> str:
-    """A text as words are looked for in it: small letters without accents."""
+    """A text in the form in which it is searched: lower case, without accents."""
     if text.isascii():
         return text.lower().replace("`", "'")
     plain = unicodedata.normalize("NFKC", text).translate(_INVISIBLE).lower()
     apart = unicodedata.normalize("NFD", plain)
-    return "".join(one for one in apart if not unicodedata.combining(one)).translate(_LETTERS)
+    return "".join(char for char in apart if not unicodedata.combining(char)).translate(_LETTERS)
 
 
 def spaced(text: str) -> str:
-    """A folded text with every run of space as one, and no apostrophes: many write "doesnt"."""
+    """A folded text with single spaces and no apostrophes, because many write "doesnt"."""
     return " ".join(fold(text).replace("'", "").split())
 
 
@@ -41,7 +41,7 @@ def word_set(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Lists of entries; settings may add to each. By itself it has the starting entries."""
+    """Lists of entries; settings may add to each. The defaults are the starting entries."""
 
     fault: tuple[str, ...] = (
         "broke", "defect", "fault", "fail", "error", "stopp", "not work", "doesn't", "won't", "cannot start",
@@ -51,9 +51,9 @@ class Words:
         "usterk", "blad", "zacina", "przeciek", "halas", "pekni", "zawyz", "gasnie", "czarny ekran",
     )  # fmt: skip
     fault_weak: tuple[str, ...] = ()
-    """Words of complaint: a fault where the mail names a device, too."""
+    """Words of complaint: a fault if the mail also names a device."""
     device: tuple[str, ...] = ()
-    """What can be out of order."""
+    """Words for devices."""
     safety: tuple[str, ...] = (
         "smok", "spark", "burn", "electric shock",
         "dym", "iskr", "pali sie", "porazen",
@@ -75,9 +75,9 @@ class Words:
         ("newsletter", ("newsletter",)),
         ("password", ("password", "haslo")),
     )
-    """By the name the topic goes by, so that a contact can be chosen for it."""
+    """By name of the topic, so that a contact can be chosen for it."""
     topic_weak: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Words that hint at a topic, by its name: two of them tell it, unless the mail names a serial number."""
+    """Words that hint at a topic, by its name: two of them decide, unless the mail names a serial number."""
     spam_strong: tuple[str, ...] = (
         "casino", "lottery", "you have won", "claim your prize", "free money", "click here to claim",
         "wygrales", "odbierz nagrode", "pozyczka bez",
@@ -88,57 +88,62 @@ class Words:
     )  # fmt: skip
 
     def extended(self, more: Mapping[str, Any], where: str = "warranty.words") -> Words:
-        """These lists with entries of one's own added; all problems at once.
+        """These lists with further entries.
 
         `{fault: [kaput], topic: {training: [course, szkolen]}}`; topics given as a plain list are named by
         their entries.
+
+        Raises:
+            DefinitionError: lists every problem.
         """
         names = [item.name for item in fields(self)]
         problems: list[str] = []
         changes: dict[str, Any] = {}
-        for name, said in more.items():
+        for name, added in more.items():
             if name not in names:
                 hint = nearest(str(name), names) or f" Lists: {', '.join(names)}."
                 problems.append(f"{where}.{name}: there is no such list.{hint}")
             elif name in ("topic", "topic_weak"):
-                changes[name] = _topics(getattr(self, name), said, f"{where}.{name}", problems)
+                changes[name] = _topics(getattr(self, name), added, f"{where}.{name}", problems)
             else:
-                changes[name] = (*getattr(self, name), *_entries(said, f"{where}.{name}", problems))
+                changes[name] = (*getattr(self, name), *_entries(added, f"{where}.{name}", problems))
         if problems:
             raise DefinitionError("The lists of words", problems)
         return Words(**{name: changes.get(name, getattr(self, name)) for name in names})
 
 
 def _topics(
-    known: tuple[tuple[str, tuple[str, ...]], ...], said: Any, where: str, problems: list[str]
+    known: tuple[tuple[str, tuple[str, ...]], ...], written: Any, where: str, problems: list[str]
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    if isinstance(said, Mapping):
-        added = {str(name): _entries(entries, f"{where}.{name}", problems) for name, entries in said.items()}
+    if isinstance(written, Mapping):
+        added = {
+            str(name): _entries(entries, f"{where}.{name}", problems) for name, entries in written.items()
+        }
     else:
-        added = {one.removeprefix("="): (one,) for one in _entries(said, where, problems)}
-    kept = {name: (*entries, *added.pop(name, ())) for name, entries in known}
-    return (*kept.items(), *added.items())
+        added = {entry.removeprefix("="): (entry,) for entry in _entries(written, where, problems)}
+    extended = {name: (*entries, *added.pop(name, ())) for name, entries in known}
+    return (*extended.items(), *added.items())
 
 
-def _entries(said: Any, where: str, problems: list[str]) -> tuple[str, ...]:
-    if not isinstance(said, Sequence) or isinstance(said, str | bytes):
+def _entries(entries: Any, where: str, problems: list[str]) -> tuple[str, ...]:
+    if not isinstance(entries, Sequence) or isinstance(entries, str | bytes):
         problems.append(f"{where}: must be a list of words.")
         return ()
-    wrong = [one for one in said if not isinstance(one, str) or not one.removeprefix("=").strip()]
+    wrong = [entry for entry in entries if not isinstance(entry, str) or not entry.removeprefix("=").strip()]
     if wrong:
         problems.append(f"{where}: must be a list of words; {len(wrong)} of its entries are none.")
         return ()
-    return tuple(said)
+    return tuple(entries)
 
 
 STARTING = Words()
-"""The lists as they began; legacy mode stays with them."""
+"""The starting lists; legacy mode still uses them."""
 WORDS = STARTING.extended(MORE)
 """The shipped lists."""
 
 
 def found(entries: tuple[str, ...], text: str) -> tuple[str, ...]:
-    """The entries that occur in a text made ready by `spaced`, each once, in the order of the list."""
+    """The entries that occur in a text prepared by `spaced`, each once, in the order of the list."""
     return tuple([stem.entry for stem in _stems(entries) if stem.text in text and _occurs(stem, text)])
 
 
@@ -151,7 +156,8 @@ class _Stem(NamedTuple):
 @lru_cache(maxsize=256)
 def _stems(entries: tuple[str, ...]) -> tuple[_Stem, ...]:
     return tuple(
-        _Stem(spaced(one.removeprefix("=")), one.startswith("="), one) for one in dict.fromkeys(entries)
+        _Stem(spaced(entry.removeprefix("=")), entry.startswith("="), entry)
+        for entry in dict.fromkeys(entries)
     )
 
 

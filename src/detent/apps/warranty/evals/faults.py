@@ -1,4 +1,4 @@
-"""Planned answers of the application's functions, in the form in which the functions give their own."""
+"""Planned answers of the application's functions, in the form of the functions' own answers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ OLDER = {"warranty_api": "check_warranty", "ticketing_system": "create_ticket", 
 
 
 def with_current_names(case: EvalTestCase) -> EvalTestCase:
-    """The case with what stands under `mock_responses` by the functions' names of today."""
-    older = {OLDER.get(name, name): said for name, said in (case.input.get("mock_responses") or {}).items()}
+    """The case with the entries of `mock_responses` under the current names of the functions."""
+    older = {
+        OLDER.get(name, name): answers for name, answers in (case.input.get("mock_responses") or {}).items()
+    }
     if not older:
         return case
     planned = {**older, **(case.input.get("mock_function_responses") or {})}
@@ -24,7 +26,11 @@ def with_current_names(case: EvalTestCase) -> EvalTestCase:
 
 
 def answered(function: str, answer: Any, args: Mapping[str, Any]) -> Any:
-    """A planned answer in the function's form; one that is an error is raised."""
+    """A planned answer in the function's form.
+
+    Raises:
+        ToolError: the planned answer is an error.
+    """
     if function == "check_warranty":
         answer = normalised(answer)
         if answer.get("serial_number", "") is None:

@@ -1,7 +1,7 @@
-"""The application as the eval player needs it: mails are delivered to a mailbox of the case's own.
+"""The application as a subject of the eval player: mails are delivered to the case's own mailbox.
 
 Registry, tickets and replies are the embedded ones on a new SQLite file, mail goes into a real outbox, the
-time is that at which the mail was received. Nothing leaves the machine.
+clock shows the time at which the mail was received. Nothing leaves the machine.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ from detent.kernel.run import Run
 
 LEGACY: Orchestrator = "legacy"
 WAIT = 0.001
-"""Seconds between attempts: planned failures are not waited for."""
+"""Seconds between attempts: planned failures need no real wait."""
 TRANSCRIPT = "transcript"
-"""Kind of artifact that holds what legacy mode did, as a text."""
+"""Kind of artifact that holds the transcript of legacy mode."""
 
 
 class WarrantySubject:
@@ -76,7 +76,7 @@ class WarrantySubject:
     answered = staticmethod(answered)
 
     def __init__(self, settings: WarrantySettings, folder: Path, *, check: bool = True) -> None:
-        """Without `check`, step files that do not add up are played all the same, to see what happens."""
+        """Without `check`, step files with problems are played anyway."""
         self.settings = settings
         self.folder = folder
         self.check = check
@@ -112,7 +112,7 @@ class WarrantySubject:
     # -- step files -----------------------------------------------------------------------------------------
 
     def contracts(self, case: EvalTestCase) -> Contracts:
-        """How the step files of a case say that its steps may follow each other."""
+        """The contracts of a case's steps, from its step files."""
         return self._read(case)[1]
 
     def playbook(self, case: EvalTestCase) -> Playbook:
@@ -126,13 +126,13 @@ class WarrantySubject:
             source = folder if folder is not None else instructions(self.settings)
             language = self.settings.warranty.default_language
             playbook, _ = read_playbook(source, overlays=over, language=language)
-            given = frozenset(Handlers(self.settings, WORDS).said())
+            from_settings = frozenset(Handlers(self.settings, WORDS).said())
             most = self.settings.orchestration.max_steps
-            self._playbooks[key] = playbook, contracts_of(playbook, most, given)
+            self._playbooks[key] = playbook, contracts_of(playbook, most, from_settings)
         return self._playbooks[key]
 
     def instructions(self, case: EvalTestCase) -> Path | None:
-        """The step files a case brings along."""
+        """The step files in the case's own folder; None if it has none."""
         name = case.input.get("playbook")
         if name is None:
             return None
@@ -142,25 +142,25 @@ class WarrantySubject:
         return path.absolute()
 
     def overlays(self, case: EvalTestCase) -> list[Path]:
-        """The overlays of the project and of a case: a folder beside it, or one that ships."""
-        found = overlays(self.settings) if case.input.get("playbook") is None else []
+        """The overlays of the project and of a case: folders next to the case, or shipped ones."""
+        folders = overlays(self.settings) if case.input.get("playbook") is None else []
         names = case.input.get("overlays") or ()
         bare = replace(self.settings, playbook=self.settings.playbook.model_copy(update={"overlays": []}))
         for name in [names] if isinstance(names, str) else names:
             own = (_beside(case) / name).absolute()
-            found += [own] if own.is_dir() else overlays(bare, [name])
-        return list(dict.fromkeys(found))
+            folders += [own] if own.is_dir() else overlays(bare, [name])
+        return list(dict.fromkeys(folders))
 
     # -- a case ---------------------------------------------------------------------------------------------
 
     def session(self, case: EvalTestCase, setup: Setup) -> MailSession:
-        """Set a mailbox up for a case."""
+        """Prepare a mailbox for a case."""
         if case.input.get("email") is None:
             raise PlayFailed("input.email is missing: every case of this suite begins with a mail.")
         return MailSession(self, case, setup)
 
     def case_settings(self, folder: Path) -> WarrantySettings:
-        """The project's settings, with everything that is written in the case's own folder."""
+        """The project's settings, with all output in the case's own folder."""
         own = self.settings
         retry = own.orchestration.retry.model_copy(update={"min_s": WAIT, "max_s": WAIT})
         folders = {
@@ -179,7 +179,7 @@ class WarrantySubject:
         )
 
     def devices(self, case: EvalTestCase) -> Iterable[Device]:
-        """The registry of a case: its own, else the one beside the cases, else the one that ships."""
+        """The registry of a case: its own, otherwise that of the suite, otherwise the shipped one."""
         records = case.input.get("registry")
         if records is not None:
             return [_device(record, f"input.registry.{index}") for index, record in enumerate(records)]
@@ -191,7 +191,7 @@ class WarrantySubject:
 
 @dataclass(slots=True)
 class _Received:
-    """A clock that shows when the mail was received."""
+    """A clock set to the time at which the mail was received."""
 
     moment: datetime
 
@@ -200,13 +200,13 @@ class _Received:
 
 
 class MailSession(Session):
-    """The mailbox of one case: mails are decided about as they come, and run when they are to be."""
+    """The mailbox of one case: each mail goes through intake and is run if intake decides so."""
 
     def __init__(self, subject: WarrantySubject, case: EvalTestCase, setup: Setup) -> None:
         self.mail = mail_of(case, case.input["email"])
         self.earlier = [
-            mail_of(case, one, f"earlier_emails.{index}")
-            for index, one in enumerate(case.input.get("earlier_emails") or ())
+            mail_of(case, earlier, f"earlier_emails.{index}")
+            for index, earlier in enumerate(case.input.get("earlier_emails") or ())
         ]
         self.subject = subject
         self.mode: Orchestrator = LEGACY if setup.mode == LEGACY else "step"
@@ -228,7 +228,7 @@ class MailSession(Session):
     # -- delivering -----------------------------------------------------------------------------------------
 
     async def deliver(self, engine: Engine) -> Delivered:
-        """Deliver what came before, then the mail of the case."""
+        """Deliver the earlier mails, then the mail of the case."""
         components, settings = self.components, self.components.settings
         assert isinstance(components.registry, Registry)
         await components.registry.add(self.subject.devices(self.case))
@@ -243,22 +243,22 @@ class MailSession(Session):
         try:
             for mail in self.earlier:
                 self.clock.moment = mail.received
-                if (await self._one(mail, intake, processor, engine, whole=True)).run is None:
+                if (await self._deliver_mail(mail, intake, processor, engine, whole=True)).run is None:
                     raise PlayFailed("one of input.earlier_emails is not answered at all")
             self.clock.moment = self.mail.received
             began = time.perf_counter()
             run: Run | None = None
             for _ in range(self.mail.deliver):
-                one = await self._one(self.mail, intake, processor, engine)
-                run = one.run if one.run is not None else run
-            return Delivered(run, one.intake, (time.perf_counter() - began) * 1000)
+                delivered = await self._deliver_mail(self.mail, intake, processor, engine)
+                run = delivered.run if delivered.run is not None else run
+            return Delivered(run, delivered.intake, (time.perf_counter() - began) * 1000)
         finally:
             await records.close()
 
     async def _choose(self) -> Orchestrator:
         return self.mode
 
-    async def _one(
+    async def _deliver_mail(
         self,
         mail: CaseMail,
         intake: MailIntake,
@@ -267,7 +267,7 @@ class MailSession(Session):
         *,
         whole: bool = False,
     ) -> Delivered:
-        """What is decided about a mail, and its run. `whole` leaves out where the case wants to start."""
+        """The intake decision about a mail, and its run. `whole` ignores the start step of the case."""
         self.delivered += 1
         arrival = Arrival(f"mail-{self.delivered}", len(mail.raw), mail.raw, mail.received)
         admitted = await intake.admit(arrival, "case")
@@ -281,11 +281,11 @@ class MailSession(Session):
     async def _start(
         self, message: EmailMessage, run_id: str, processor: EmailProcessor, engine: Engine, whole: bool
     ) -> None:
-        given, components = self.case.input, self.components
+        case_input, components = self.case.input, self.components
         packed = pack(message, components.settings.warranty.timezone, components.now())
-        start = None if whole else given.get("start_step")
-        data = None if whole else given.get("data")
-        if start is None and not data and (given.get("playbook") is None or self.mode == LEGACY):
+        start = None if whole else case_input.get("start_step")
+        data = None if whole else case_input.get("data")
+        if start is None and not data and (case_input.get("playbook") is None or self.mode == LEGACY):
             strategy = self.arm.strategy if self.arm is not None else None
             await processor.start(packed, how=self.mode, run_id=run_id, tags=("eval",), strategy=strategy)
             return
@@ -298,10 +298,12 @@ class MailSession(Session):
     # -- what happened --------------------------------------------------------------------------------------
 
     def text(self, visit: StepVisit) -> str:
-        """What a step said, in the lines of the protocol."""
+        """The output of a step, in the lines of the protocol."""
         if self.mode == STEP:
             return response_text(visit, self.subject.playbook(self.case))
-        calls = [(one.function_name, one.arguments, one.result or one.error_message) for one in visit.calls]
+        calls = [
+            (call.function_name, call.arguments, call.result or call.error_message) for call in visit.calls
+        ]
         return render(next_step=visit.next_step, reason=visit.reason, calls=calls)
 
     def own_calls(self, visit: StepVisit) -> list[FunctionCall]:
@@ -309,7 +311,7 @@ class MailSession(Session):
         return own_calls(visit, self.subject.playbook(self.case))
 
     async def finished(self, played: Played, engine: Engine, run: Run | None) -> Played:
-        """With the mails and tickets that are there afterwards."""
+        """The result with the mails and tickets of the run."""
         settings = self.components.settings
         mails = await asyncio.to_thread(_outbox, settings.path(settings.mail.outbox))
         assert isinstance(self.components.tickets, Tickets)
@@ -323,7 +325,7 @@ class MailSession(Session):
         return replace(played, artifacts=artifacts)
 
     async def _transcript(self, played: Played, engine: Engine, run: Run | None) -> str:
-        """What legacy mode did, as a text that is equal for equal behaviour."""
+        """The transcript of legacy mode, the same for the same behaviour."""
         if run is None:
             assert played.intake is not None
             return f"intake: {played.intake.decision} ({played.intake.reason})\n"
@@ -335,14 +337,14 @@ class MailSession(Session):
 def _legacy(components: Components, engine: Engine) -> Legacy:
     from detent.apps.warranty.legacy.flow import legacy_for
 
-    found = legacy_for(components, engine)
-    if found is None:
+    legacy = legacy_for(components, engine)
+    if legacy is None:
         raise PlayFailed("Legacy mode is retired here (orchestration.legacy_available: false).")
-    return found
+    return legacy
 
 
 def contracts_of(playbook: Playbook, max_steps: int, given: Iterable[str] = ()) -> Contracts:
-    """What step files say about how steps may follow each other. `given` are needs that settings meet."""
+    """The contracts of the steps in step files. `given` lists needs that settings meet."""
     return Contracts.declared(
         playbook.steps, playbook.edges, ends={DONE}, always={DEGRADED, FAILED}, max_steps=max_steps,
         given=frozenset(given),
@@ -350,7 +352,7 @@ def contracts_of(playbook: Playbook, max_steps: int, given: Iterable[str] = ()) 
 
 
 def _beside(case: EvalTestCase) -> Path:
-    """The folder a case's paths start from."""
+    """The folder to which a case's paths are relative."""
     return case.source.parent if case.source is not None else Path()
 
 
@@ -358,7 +360,12 @@ def _beside(case: EvalTestCase) -> Path:
 
 
 def read_registry(path: Path) -> list[Device]:
-    """The devices of a suite; a problem is reported with the entry it is in."""
+    """The devices of a suite.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or is not a list.
+        PlayFailed: an entry is wrong.
+    """
     try:
         records = read_value(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
@@ -381,12 +388,12 @@ def _device(record: Any, where: str) -> Device:
 
 
 def _outbox(folder: Path) -> list[dict[str, Any]]:
-    """The mails that were sent, as their reader would see them."""
-    found: list[dict[str, Any]] = []
+    """The mails that were sent, as their recipient sees them."""
+    mails: list[dict[str, Any]] = []
     for path in sorted(folder.glob("*.eml")):
         mail = message_from_bytes(path.read_bytes(), policy=policy.default)
         body = mail.get_body(("plain",))
-        found.append(
+        mails.append(
             {
                 "from": str(mail["From"]),
                 "to": str(mail["To"]),
@@ -396,13 +403,13 @@ def _outbox(folder: Path) -> list[dict[str, Any]]:
                 "in_reply_to": str(mail["In-Reply-To"] or ""),
             }
         )
-    return found
+    return mails
 
 
 def _in_order(
     mails: Iterable[Mapping[str, Any]], calls: Iterable[FunctionCall]
 ) -> tuple[Mapping[str, Any], ...]:
-    """Mails in the order in which this run sent them; those of earlier runs are not among them."""
+    """The mails of this run, in the order in which it sent them."""
     sent = {mail["message_id"]: mail for mail in mails}
     ids = [call.result.get("message_id") for call in calls if isinstance(call.result, Mapping)]
-    return tuple(sent[one] for one in ids if one in sent)
+    return tuple(sent[message_id] for message_id in ids if message_id in sent)

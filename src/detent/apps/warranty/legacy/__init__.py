@@ -1,1 +1,1 @@
-"""The older way with a mail: detect its scenario, then handle all of it in one go."""
+"""Legacy mode: detect the scenario of a mail, then handle all of it in one step."""

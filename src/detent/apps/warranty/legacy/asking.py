@@ -1,4 +1,4 @@
-"""Asks a model which scenario a mail is. The mail is data: it stands in one labelled block, as JSON."""
+"""Asks a model for the scenario of a mail. The mail is data, in one labelled block of JSON."""
 
 from __future__ import annotations
 

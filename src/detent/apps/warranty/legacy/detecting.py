@@ -1,4 +1,4 @@
-"""Which scenario a mail belongs to: by a few rules, by asking when they are not sure, else by its serial."""
+"""Detects the scenario of a mail: by rules; if they are unsure, by a model or by the serial number."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ VALID, INVALID, MISSING, OUT, DEGRADED = (
 )  # fmt: skip
 SCENARIOS = (VALID, INVALID, MISSING, OUT, DEGRADED)
 CHOICES = (VALID, MISSING, OUT)
-"""What detection may come to; the others follow from what the registry says, or from a failure."""
+"""Scenarios that can be detected; the others follow from the registry's answer or from a failure."""
 
 CERTAIN = 0.8
 """Confidence from which the rules alone decide."""
 ASKED = 0.85
 UNSURE = 0.5
 SHORT = 20
-"""Characters below which a mail says too little to tell."""
+"""A mail with fewer characters is too short to judge."""
 NAMED = ("warrant", "guarant", "gwaranc")
-"""How the words warranty and guarantee begin, in the languages of the mailbox."""
+"""Stems of the words warranty and guarantee, in the languages of the mailbox."""
 
 Method = Literal["heuristic", "llm", "fallback"]
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioDetectionResult:
-    """What a mail seems to be about."""
+    """The detected scenario of a mail."""
 
     scenario_name: str
     confidence: float
@@ -44,23 +44,23 @@ class ScenarioDetectionResult:
     ambiguous: bool = False
 
     def to_plain(self) -> dict[str, Any]:
-        """As the run's data holds it."""
+        """As plain values, for the run's data."""
         return asdict(self)
 
 
 class Answer(NamedTuple):
-    """What somebody who was asked about a mail said."""
+    """A model's answer about a mail."""
 
     scenario: Any
     spend: Spend = NOTHING
 
 
 Ask = Callable[[MailView], Awaitable[Answer | None]]
-"""Asks a model which scenario a mail is; None when there is nobody to ask, an error when asking failed."""
+"""Asks a model for the scenario of a mail; None without a model, an error if the request failed."""
 
 
 def by_rules(mail: MailView, words: Words = STARTING) -> ScenarioDetectionResult:
-    """What the rules say, in their order."""
+    """The scenario by the rules, in their order."""
     hits = scope_of(mail.subject, mail.parts, words).hits
     if hits.get("spam_strong") or hits.get("spam_weak"):
         return _result(OUT, 0.85, "spam")
@@ -74,22 +74,22 @@ def by_rules(mail: MailView, words: Words = STARTING) -> ScenarioDetectionResult
 
 
 def without_asking(mail: MailView, rules: ScenarioDetectionResult) -> ScenarioDetectionResult:
-    """What becomes of a mail the rules are not sure about when nobody can be asked: its serial decides."""
+    """The scenario of an unsure mail without a model: its serial number decides."""
     name = VALID if has_serial(mail) else MISSING
     return replace(rules, scenario_name=name, is_warranty_inquiry=True, detection_method="fallback")
 
 
-def from_answer(rules: ScenarioDetectionResult, said: Any) -> ScenarioDetectionResult:
-    """What becomes of it when somebody was asked; any other answer than one of the three is none."""
-    name = scenario_in(said)
+def from_answer(rules: ScenarioDetectionResult, answer: Any) -> ScenarioDetectionResult:
+    """The scenario by a model's answer; an answer other than one of the three degrades the run."""
+    name = scenario_in(answer)
     if name is None:
         return ScenarioDetectionResult(DEGRADED, UNSURE, False, rules.detected_intent, "llm", True)
     return ScenarioDetectionResult(name, ASKED, name != OUT, rules.detected_intent, "llm")
 
 
-def scenario_in(said: Any) -> str | None:
-    """The scenario an answer names, if it is one of the three."""
-    name = said.strip().strip("`'\". ").casefold() if isinstance(said, str) else None
+def scenario_in(answer: Any) -> str | None:
+    """The scenario an answer names; None if it is not one of the three."""
+    name = answer.strip().strip("`'\". ").casefold() if isinstance(answer, str) else None
     return name if name in CHOICES else None
 
 

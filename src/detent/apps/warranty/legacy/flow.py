@@ -1,4 +1,4 @@
-"""Legacy mode as a flow of its own, on the same tools, the same ledger and the same rules about mail."""
+"""Legacy mode as a separate flow, with the same tools, the same ledger and the same rules about mail."""
 
 from __future__ import annotations
 
@@ -64,9 +64,10 @@ class Legacy:
     """Takes mails through legacy mode."""
 
     def __init__(self, components: Components, engine: Engine, ask: Ask | None = None) -> None:
-        """`DocumentError` lists scenario files that are missing.
+        """`ask` decides mails the rules are unsure about; by default the executor of the settings does.
 
-        `ask` is asked about mails the rules are not sure about; without it, the executor of the settings is.
+        Raises:
+            DocumentError: lists scenario files that are missing.
         """
         self.components = components
         self.engine = engine
@@ -76,7 +77,7 @@ class Legacy:
             ask = AskScenario(executors, self.scenarios, timeout)
         self.legacy_handlers = LegacyHandlers(components.settings, components.handlers, ask)
         self.flow = legacy_flow(components, self.legacy_handlers, self.scenarios)
-        # The flow may be known already, from another office that only knows its runs; this one works.
+        # The flow may be registered already, by components that only read its runs; this one processes mails.
         engine.active.flows.pop(NAME, None)
         engine.add_flow(self.flow)
 
@@ -89,7 +90,7 @@ class Legacy:
         tags: tuple[str, ...] = (),
         **_: Any,
     ) -> str:
-        """Start the run about a mail; gives its id. What only steps know, a strategy say, is no matter."""
+        """Start the run about a mail; returns its id. Options of step mode (a strategy) are ignored."""
         return await self.engine.start(
             self.flow, packed.data, run_id=run_id, config=dict(config or {}), tags=list(tags),
             beside=packed.beside,
@@ -103,5 +104,5 @@ class Legacy:
 
 
 def legacy_for(components: Components, engine: Engine, ask: Ask | None = None) -> Legacy | None:
-    """Legacy mode where the settings keep it; None once it is retired, and no scenario file is looked at."""
+    """Legacy mode if the settings keep it; None once it is retired, and no scenario file is read."""
     return Legacy(components, engine, ask) if components.settings.orchestration.legacy_available else None

@@ -1,4 +1,4 @@
-"""What is done about a scenario, by ordinary code: look up, open a ticket, answer, all in one go."""
+"""The handlers of legacy mode: look up, open a ticket and answer, all in one step."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from detent.kernel.run_config import FORCE
 
 DETECT, PROCESS = "detect-scenario", "process-scenario"
 REDIRECTED = instruction.DEGRADED
-"""The end of a run that could not help."""
+"""The end of a run whose mail is passed to a person."""
 
 TEMPLATES = {"expired": "03c-expired-warranty", "not_found": "03b-device-not-found"}
 _BOTH = (Variant("both", {"description_missing": True}),)
 _TICKET = "\x00ticket\x00"
-"""Where the ticket's number goes, until the ticket is open."""
+"""Placeholder of the ticket's number until the ticket is open."""
 
 
 class LegacyHandlers:
@@ -51,15 +51,15 @@ class LegacyHandlers:
 
     def __init__(self, settings: WarrantySettings, handlers: Handlers, ask: Ask | None = None) -> None:
         self.settings = settings
-        # What legacy mode makes of a mail is frozen: its words are those it began with, and one's own.
+        # Legacy mode is frozen: its words are the starting lists and those of the settings.
         self.handlers = Handlers(settings, STARTING.extended(settings.warranty.words))
         self.handlers.playbook = handlers.playbook
         self.ask = ask
-        """Asked about mails the rules are not sure about; None asks nobody."""
+        """Decides mails the rules are unsure about; None: no model is asked."""
         own = settings.path(settings.playbook.templates_dir)
         self.templates = TemplateSet([shipped() / "templates", own], settings.warranty.default_language)
-        """The answers are those of the steps. The shipped ones are always there: legacy mode has to work
-        when a project's own files are what went wrong."""
+        """The templates of the steps. The shipped ones are always included: legacy mode has to work even if
+        the project's own files are the problem."""
 
     # -- detect-scenario ------------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class LegacyHandlers:
         )
 
     async def _answer(self, ctx: StepContext, mail: MailView, ask: Ask) -> dict[str, Any] | None:
-        """What the model says, paid for once; None when there is nobody to ask."""
+        """The model's answer, paid for once; None without a model."""
 
         async def work() -> dict[str, Any] | None:
             try:
@@ -97,12 +97,12 @@ class LegacyHandlers:
                 answer = Answer(None)
             if answer is None:
                 return None
-            # Its own words are not kept: a name that is none of ours says no more than that.
-            said = scenario_in(answer.scenario)
-            return {"scenario": said, "spend": answer.spend.to_plain()}
+            # The model's own text is not stored, only a valid scenario.
+            scenario = scenario_in(answer.scenario)
+            return {"scenario": scenario, "spend": answer.spend.to_plain()}
 
-        kept: dict[str, Any] | None = await ctx.once("scenario", work, spend=_spend)
-        return kept
+        answer: dict[str, Any] | None = await ctx.once("scenario", work, spend=_spend)
+        return answer
 
     # -- process-scenario -----------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class LegacyHandlers:
         return self._redirected(ctx, "not_understood")
 
     async def _looked_up(self, ctx: StepContext) -> Outcome:
-        """Ask the registry first; its answer says which scenario it really is."""
+        """Query the registry first; its answer decides the scenario."""
         answer = await look_up(ctx, "check_warranty", serial_number=ctx.data["serial_number"])
         data = {**ctx.data, "warranty_data": answer}
         if "error" in answer:
@@ -179,7 +179,7 @@ class LegacyHandlers:
         data: Mapping[str, Any] | None = None,
         flags: list[str] | None = None,
     ) -> Outcome:
-        """One safe mail that promises a person, and the end that puts it before one."""
+        """One safe mail that promises a reply by a person, and an end that needs attention."""
         data = ctx.data if data is None else data
         mail = mail_of(data)
         sent = ctx.propose(
@@ -218,7 +218,7 @@ class LegacyHandlers:
 
 
 def with_receipt(text: str, mark: str, receipt: Receipt) -> Text:
-    """A text in which every mark is what the receipt will say."""
+    """A text in which the receipt replaces every mark."""
     parts: list[str | Receipt] = []
     for number, piece in enumerate(text.split(mark)):
         parts += [receipt, piece] if number else [piece]
@@ -230,4 +230,4 @@ def _spend(answer: dict[str, Any] | None) -> Spend:
 
 
 def _with(values: Values, key: str, value: Any) -> Values:
-    return lambda asked: value if asked == key else values(asked)
+    return lambda name: value if name == key else values(name)

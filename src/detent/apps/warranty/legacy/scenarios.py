@@ -1,4 +1,4 @@
-"""The scenario files: what each scenario is, in the words a model would get, read and checked at once."""
+"""The scenario files: the descriptions of the scenarios for a model, read and checked at once."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from detent.flows.playbook.step_file_cache import read_cached
 from detent.kernel.plain import digest
 
 TAKEN = "P11"
-"""Of a file that has the name of an end. No step may; a scenario, which nothing leads to by name, may."""
+"""Problem code of a file named like an end. Allowed for a scenario, because no edge leads to it by name."""
 
 
 def scenarios_folder(settings: WarrantySettings) -> Path:
-    """The project's own scenario files where it has them, else the shipped ones."""
+    """The project's own scenario files if it has any, otherwise the shipped ones."""
     own = settings.path(settings.playbook.scenarios_dir)
     return own if own.is_dir() else shipped() / "scenarios"
 
@@ -27,7 +27,11 @@ class Scenarios(Mapping[str, InstructionFile]):
     """The five scenarios, by name."""
 
     def __init__(self, folder: Path) -> None:
-        """Read a folder; `DocumentError` lists every file that is missing or cannot be used."""
+        """Read a folder.
+
+        Raises:
+            DocumentError: lists every file that is missing or cannot be used.
+        """
         self.folder = folder
         self._files: dict[str, InstructionFile] = {}
         problems: list[Problem] = []
@@ -58,5 +62,5 @@ class Scenarios(Mapping[str, InstructionFile]):
         return len(self._files)
 
     def fingerprint_parts(self) -> dict[str, str]:
-        """Per file, a mark that changes with its text."""
+        """A digest of each file's text."""
         return {f"scenarios/{name}.md": digest(file.body, 16) for name, file in self._files.items()}

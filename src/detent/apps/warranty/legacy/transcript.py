@@ -1,4 +1,4 @@
-"""A legacy run as a text that is equal for equal behaviour: no times, no ids of mails, no run ids."""
+"""A legacy run as text, the same for the same behaviour: no times, no ids of mails, no run ids."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from detent.kernel.plain import encode
 LEFT_OUT = frozenset(
     {"message_id", "source", "in_reply_to", "references", "source_message_id", "thread_root", "created_at"}
 )
-"""What differs between two deliveries of the same mail."""
+"""Keys whose values differ between two deliveries of the same mail."""
 
 
 async def transcript(store: Store, run_id: str) -> str:
-    """What a run decided, asked, did and said."""
+    """The decisions, queries, effects and replies of a run."""
     entries = [entry async for entry in read(store, run_id)]
     blobs = await blobs_of(store, entries)
     run = await load(store, run_id)
@@ -33,27 +33,31 @@ async def transcript(store: Store, run_id: str) -> str:
     for visit in visits(entries, blobs=blobs):
         lines.append(f"{visit.step_name} → {visit.next_step} ({visit.reason})")
         for call in visit.calls:
-            lines += _told(call)
+            lines += _call_lines(call)
     if flags := run.data.get("flags"):
         lines.append(f"flags: {', '.join(flags)}")
     lines.append(f"end: {run.state} ({run.status.value})")
     return "\n".join(lines) + "\n"
 
 
-def _told(call: FunctionCall) -> list[str]:
-    args = _kept(call.arguments)
+def _call_lines(call: FunctionCall) -> list[str]:
+    args = _without_ids(call.arguments)
     body = args.pop("body", None) if isinstance(args, dict) else None
-    said = _kept(call.result) if call.success else f"failed ({(call.error_message or '').partition(':')[0]})"
+    outcome = (
+        _without_ids(call.result)
+        if call.success
+        else f"failed ({(call.error_message or '').partition(':')[0]})"
+    )
     lines = [
         f"  {call.function_name} {encode(args)}",
-        f"    = {said if isinstance(said, str) else encode(said)}",
+        f"    = {outcome if isinstance(outcome, str) else encode(outcome)}",
     ]
     if isinstance(body, str):
         lines += [f"    | {line}".rstrip() for line in body.splitlines()]
     return lines
 
 
-def _kept(value: Any) -> Any:
+def _without_ids(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _kept(item) for key, item in sorted(value.items()) if key not in LEFT_OUT}
+        return {key: _without_ids(item) for key, item in sorted(value.items()) if key not in LEFT_OUT}
     return value

@@ -1,7 +1,7 @@
 """The SQLite file behind the embedded tools: making it, and working in it from several processes.
 
 Each part of it (devices, tickets) has its own schema and version, so that parts may live in one file or in
-several. All work is done in threads; a connection is kept, for closing the last one of a file is slow.
+several. All work is done in threads; a connection stays open, because closing the last one of a file is slow.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class DatabaseError(DetentError):
         self.message = message
         self.transient = transient
         self.sure = sure
-        """It is certain that nothing was written."""
+        """Whether it is certain that nothing was written."""
         super().__init__(message)
 
 
@@ -61,7 +61,7 @@ _WHY: dict[int, tuple[str, str, bool]] = {
     sqlite3.SQLITE_CANTOPEN: ("server", "cannot be opened (is the folder there?)", False),
     sqlite3.SQLITE_IOERR: ("server", "cannot be read or written: disk error", True),
 }
-"""What SQLite's error codes mean: our code, in words, whether trying again may help."""
+"""Meaning of SQLite's error codes: our code, the words, whether trying again may help."""
 
 
 class Database:
@@ -75,11 +75,11 @@ class Database:
         self._connection: sqlite3.Connection | None = None
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do reading work in a thread."""
+        """Read in a thread."""
         return await asyncio.to_thread(self._within, work, "BEGIN")
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do writing work in a thread, in one transaction, alone among all processes."""
+        """Write in a thread, in one transaction, exclusively among all processes."""
         return await asyncio.to_thread(self._within, work, "BEGIN IMMEDIATE")
 
     async def rows(self, sql: str, values: Values = ()) -> list[sqlite3.Row]:
@@ -87,11 +87,11 @@ class Database:
         return await self.read(lambda connection: connection.execute(sql, values).fetchall())
 
     async def change(self, sql: str, values: Values = ()) -> int:
-        """Change rows with one statement; gives how many."""
+        """Change rows with one statement; returns how many."""
         return await self.write(lambda connection: connection.execute(sql, values).rowcount)
 
     async def close(self) -> None:
-        """Close the connection; the next piece of work opens a new one."""
+        """Close the connection; the next call opens a new one."""
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
@@ -121,7 +121,7 @@ class Database:
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
-            # Made before SQLite does, which would let everybody read it; where that fails, SQLite says why.
+            # Created before SQLite would, which lets everybody read it; if that fails, SQLite reports why.
             with contextlib.suppress(OSError):
                 os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE))
             connection = sqlite3.connect(
@@ -129,7 +129,7 @@ class Database:
             )
             try:
                 self._check_ours(connection)
-                self._settle(connection)
+                self._use_wal(connection)
                 self._migrate(connection)
             except BaseException:
                 connection.close()
@@ -143,18 +143,18 @@ class Database:
         if application not in (0, APPLICATION_ID):
             raise DatabaseError(f"{self.path} is another program's file. Name another as `tools.database`.")
 
-    def _settle(self, connection: sqlite3.Connection) -> None:
+    def _use_wal(self, connection: sqlite3.Connection) -> None:
         until = time.monotonic() + self._busy_timeout
         while True:
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
                 break
             except sqlite3.OperationalError as error:
-                # Two processes turning a new file at once: SQLite tells one of them so without waiting.
+                # Two processes switch a new file at once: SQLite refuses one of them without waiting.
                 if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                     raise
                 time.sleep(0.01)
-        # A receipt is given for what survives a loss of power.
+        # A receipt must survive a loss of power.
         connection.execute("PRAGMA synchronous = FULL")
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
@@ -198,7 +198,7 @@ class Database:
 
 
 def _code(error: sqlite3.Error) -> int:
-    """SQLite's main error code; 0 where the error is the library's own."""
+    """SQLite's primary error code; 0 if the error is the library's own."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 

@@ -1,7 +1,7 @@
-"""The registry of devices, and the query that asks it: `check_warranty`.
+"""The registry of devices, and its query: `check_warranty`.
 
-The embedded registry is a SQLite file, filled from CSV. Any other source of the same answers, such as a CRM,
-can stand behind the same tool.
+The embedded registry is a SQLite file, filled from CSV. Another source of the same answers, such as a CRM,
+can replace it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COLUMNS = (
 BREAKER = BreakerPolicy(failures=5, cooldown=60.0)
 
 Given = Callable[["StepContext"], Mapping[str, Any]]
-"""Reads from a run the arguments only the run can give."""
+"""Reads arguments from the run that no agent can set."""
 
 _FIND = f"SELECT {', '.join(COLUMNS)} FROM devices WHERE serial_key = ?"
 _PUT = f"""
@@ -42,15 +42,19 @@ ON CONFLICT (serial_key) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" fo
 
 
 class WarrantySource(Protocol):
-    """Whoever can say whether a device is covered."""
+    """A system that knows whether a device is covered."""
 
     async def find(self, serial: str, on: date) -> dict[str, Any]:
-        """The answer of `check_warranty` for a day; a failure is a `ToolError`."""
+        """The answer of `check_warranty` for a day.
+
+        Raises:
+            ToolError: the lookup failed.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import did."""
+    """The result of an import."""
 
     added: int = 0
     changed: int = 0
@@ -82,31 +86,35 @@ class Registry:
         return coverage(device, on, serial)
 
     async def show(self, serial: str) -> Device | None:
-        """The device of this serial number, with a leading SN added or taken away if that makes it one."""
+        """The device with this serial number, also tried with a leading SN added or removed."""
         return await self._database.read(lambda connection: _lookup(connection, serial))
 
     async def add(self, devices: Iterable[Device]) -> Imported:
-        """Put devices in, replacing those of the same key."""
+        """Add devices, replacing those with the same key."""
         every = list(devices)
         return await self._database.write(lambda connection: _put(connection, every))
 
     async def import_csv(self, file: Path) -> Imported:
-        """Put the devices of a CSV file in; nothing of it when it has problems, which are told at once."""
+        """Add the devices of a CSV file; none of them if the file has problems.
+
+        Raises:
+            DefinitionError: lists every problem of the file.
+        """
         rows = await asyncio.to_thread(read_csv, Path(file))
         return await self.add(row.device for row in rows)
 
     async def count(self) -> int:
-        """Devices registered."""
+        """Number of registered devices."""
         ((number,),) = await self._database.rows("SELECT count(*) FROM devices")
         return int(number)
 
 
 def keys_to_try(serial: str) -> tuple[str, tuple[str, ...]]:
-    """The key of a serial number, and those to try when it is unknown: a leading SN added, or removed."""
+    """The key of a serial number, and the keys to try if it is unknown: a leading SN added, or removed."""
     key = serial_key(serial)
     if not key:
         return "", ()
-    return key, tuple(one for one in (f"SN{key}", key[2:] if key.startswith("SN") else "") if one)
+    return key, tuple(other for other in (f"SN{key}", key[2:] if key.startswith("SN") else "") if other)
 
 
 def _lookup(connection: sqlite3.Connection, serial: str) -> Device | None:
@@ -114,7 +122,7 @@ def _lookup(connection: sqlite3.Connection, serial: str) -> Device | None:
     row = connection.execute(_FIND, (key,)).fetchone()
     if row is None:
         rows = [
-            found for one in others if (found := connection.execute(_FIND, (one,)).fetchone()) is not None
+            match for other in others if (match := connection.execute(_FIND, (other,)).fetchone()) is not None
         ]
         row = rows[0] if len(rows) == 1 else None
     return device_of(dict(row)) if row is not None else None
@@ -129,10 +137,10 @@ def _put(connection: sqlite3.Connection, devices: Sequence[Device]) -> Imported:
             device.serial, device.device_name, device.customer_ref,
             *(end.isoformat() if end is not None else None for end in ends),
         )  # fmt: skip
-        there = connection.execute(_FIND, (key,)).fetchone()
-        if there is not None and tuple(there) == values:
+        current = connection.execute(_FIND, (key,)).fetchone()
+        if current is not None and tuple(current) == values:
             continue
-        added, changed = (added + 1, changed) if there is None else (added, changed + 1)
+        added, changed = (added + 1, changed) if current is None else (added, changed + 1)
         connection.execute(_PUT, (key, *values))
     return Imported(added, changed, len(devices) - added - changed)
 
@@ -141,7 +149,12 @@ def _put(connection: sqlite3.Connection, devices: Sequence[Device]) -> Imported:
 
 
 def read_csv(file: Path) -> list[_Row]:
-    """The devices of a CSV file with their lines; `DefinitionError` lists every problem."""
+    """The devices of a CSV file with their lines.
+
+    Raises:
+        ConfigurationError: the file cannot be read.
+        DefinitionError: lists every problem of the file.
+    """
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -158,7 +171,7 @@ def read_csv(file: Path) -> list[_Row]:
         first = lines.setdefault(serial_key(row.device.serial), row)
         if first is not row:
             problems.append(
-                f"{file}:{row.line}: the serial '{row.device.serial}' is the same device's as "
+                f"{file}:{row.line}: the serial '{row.device.serial}' names the same device as "
                 f"'{first.device.serial}' in line {first.line}."
             )
     if problems:
@@ -186,7 +199,7 @@ def _rows(text: str, file: Path, problems: list[str]) -> Iterator[_Row]:
                         yield _Row(line, device)
             line = reader.line_num + 1
     except csv.Error as error:
-        problems.append(f"{file}:{line}: is no CSV ({error}).")
+        problems.append(f"{file}:{line}: is not CSV ({error}).")
 
 
 def _good_head(head: Sequence[str], file: Path, problems: list[str]) -> bool:
@@ -196,7 +209,7 @@ def _good_head(head: Sequence[str], file: Path, problems: list[str]) -> bool:
             hint = nearest(name, COLUMNS) or f" Columns: {', '.join(COLUMNS)}."
             problems.append(f"{file}:1: there is no column '{name}'.{hint}")
         elif head.count(name) > 1:
-            problems.append(f"{file}:1: the column '{name}' stands there {head.count(name)} times.")
+            problems.append(f"{file}:1: the column '{name}' appears {head.count(name)} times.")
     if "serial" not in head:
         problems.append(f"{file}:1: the column 'serial' is missing. The first line names the columns.")
     return len(problems) == before
@@ -227,9 +240,9 @@ def check_warranty_tool(
 ) -> Tool:
     """The query `check_warranty(serial_number)`.
 
-    The day that counts is the day the mail was received. The run knows it, and `given` reads it there:
-    `{"received": "2026-03-10"}`. No agent can say it, for that argument is not among those the tool
-    publishes. Without it, `today` decides.
+    The day that counts is the day the mail was received. `given` reads it from the run:
+    `{"received": "2026-03-10"}`. No agent can set it, because the tool does not publish that argument.
+    Without it, `today` decides.
     """
 
     async def check_warranty(serial_number: str, received: str | None = None) -> dict[str, Any]:

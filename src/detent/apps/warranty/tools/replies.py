@@ -1,9 +1,9 @@
 """The effect `send_email`: one answer, and at most one redirect, to each incoming mail, over all runs.
 
-What was begun is written down before the mail leaves, with who began it. The run itself asks for the same
-mail again only when it is certain that it did not go out, or when a person says so: it may. Another run has
-to wait while the mail may still be under way; after that the sink is asked whether it went out. Where the
-sink tells when a mail is about to leave, nothing before that leaves a doubt: the mail stands `ready`.
+Each attempt is recorded before the mail leaves, with the effect that made it. The same run may send the mail
+again: it asks only when the mail certainly did not go out, or when a person says so. Another run has to wait
+while the mail may still be under way; after that the sink is asked whether it went out. If the sink announces
+that a mail is about to leave, a crash before that leaves no doubt: the mail is `ready`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ APP = "warranty"
 READY, BEGUN, SENT = "ready", "begun", "sent"
 """A mail that cannot have left yet; one that may have; one that has."""
 UNDER_WAY = 120.0
-"""Seconds a mail somebody else has begun is left alone; longer than any sink takes."""
+"""Seconds for which a mail begun by another run is left alone; longer than any sink takes."""
 
 _TAKE = """
 UPDATE replies SET holder = :holder, at = :at, state = :state WHERE key = :key AND state <> 'sent'
@@ -35,11 +35,11 @@ UPDATE replies SET holder = :holder, at = :at, state = :state WHERE key = :key A
 _LEAVE = "UPDATE replies SET state = 'begun', at = ? WHERE key = ? AND holder = ? AND state = 'ready'"
 
 ARGUMENTS = arguments("The customer's address.", "The subject of the answer.", 20_000)
-"""The arguments the tool publishes; the rest is given by the run."""
+"""The arguments the tool publishes; the run provides the rest."""
 
 
 class Replies:
-    """Mail on its way out, remembered."""
+    """Sends replies and records each of them."""
 
     def __init__(
         self,
@@ -86,26 +86,26 @@ class Replies:
     ) -> dict[str, Any]:
         """Send one mail, unless it has been sent before."""
         if kind not in KINDS:
-            raise ToolError("invalid", f"send_email: kind is none of {', '.join(KINDS)}")
+            raise ToolError("invalid", f"send_email: kind must be one of {', '.join(KINDS)}")
         key = reply_key(source, kind)
         raw = self.email.message(key, to, subject, body, language, in_reply_to, references)
         message_id = self.email.message_id(key)
         own = call.idempotency_key
         tells = bool(getattr(self.sink, "tells_leaving", False))
         first = READY if tells else BEGUN
-        there = await self._begin(key, kind, to, message_id, own, first)
-        if there == "sent":
+        earlier = await self._begin(key, kind, to, message_id, own, first)
+        if earlier == "sent":
             return {"message_id": message_id, "status": "existing"}
-        if there == "under way":
+        if earlier == "under way":
             raise ToolError("under_way", "another run is sending an answer to the same mail", transient=True)
-        if there is not None:  # begun by somebody who never said how it went
-            found = await self.sink.probe(message_id)
+        if earlier is not None:  # begun, with an unknown outcome
+            probed = await self.sink.probe(message_id)
             await self._take(key, own)
-            if found is UNKNOWN and there == "left":
-                raise MailInDoubt("An earlier attempt at this mail was begun and nobody knows how it went.")
-            if found is not UNKNOWN and found is not NOT_DONE:
+            if probed is UNKNOWN and earlier == "left":
+                raise MailInDoubt("An earlier attempt to send this mail has an unknown outcome.")
+            if probed is not UNKNOWN and probed is not NOT_DONE:
                 await self._mark(key)
-                return dict(found)
+                return dict(probed)
             await self._take(key, own, first)
         more: dict[str, Any] = {"leaving": lambda: self._leave(key, own)} if tells else {}
         try:
@@ -117,28 +117,28 @@ class Replies:
         return dict(receipt)
 
     async def probe(self, **args: Any) -> Any:
-        """What became of a mail that is in doubt."""
+        """The outcome of a mail that is in doubt."""
         key = reply_key(args.get("source", ""), args.get("kind", "answer"))
         message_id = self.email.message_id(key)
         state = await self._state(key)
         if state == "sent":
             return {"message_id": message_id, "status": "existing"}
-        if state in (None, READY):  # what is not even begun did not go out
+        if state in (None, READY):  # a mail that was never begun did not go out
             return NOT_DONE
-        found = await self.sink.probe(message_id)
-        if found is not UNKNOWN and found is not NOT_DONE:
+        probed = await self.sink.probe(message_id)
+        if probed is not UNKNOWN and probed is not NOT_DONE:
             await self._mark(key)
-        return found
+        return probed
 
-    # -- what is written down -------------------------------------------------------------------------------
+    # -- records ------------------------------------------------------------------------------------------
 
     async def _begin(
         self, key: str, kind: str, to: str, message_id: str, own: str, first: str = BEGUN
     ) -> str | None:
-        """Write down that a mail is about to be sent; gives how it stood before.
+        """Record that a mail is about to be sent; returns its earlier state.
 
-        None when it is new, or certainly never left; `sent`; `own` when this very effect has begun it before;
-        else `under way` while somebody may be sending it, and `left` after that.
+        None if it is new or certainly never left; `sent`; `own` if this same effect began it before;
+        otherwise `under way` while another run may be sending it, and `left` after that.
         """
         now = self._now().timestamp()
 
@@ -170,14 +170,18 @@ class Replies:
         return str(rows[0]["state"]) if rows else None
 
     async def _take(self, key: str, own: str, state: str = BEGUN) -> None:
-        """What was begun is ours from here on."""
+        """Take over a mail that was begun."""
         values = {"key": key, "holder": own, "at": self._now().timestamp(), "state": state}
         await self._database.change(_TAKE, values)
 
     async def _leave(self, key: str, own: str) -> None:
-        """Write down that the mail leaves; it does not where another process was faster."""
+        """Record that the mail leaves.
+
+        Raises:
+            MailInDoubt: another process has taken the mail over.
+        """
         if await self._database.change(_LEAVE, (self._now().timestamp(), key, own)) != 1:
-            raise MailInDoubt("Somebody else has taken the same mail over in the meantime.")
+            raise MailInDoubt("Another process has taken this mail over in the meantime.")
 
     async def _mark(self, key: str) -> None:
         await self._database.change("UPDATE replies SET state = 'sent' WHERE key = ?", (key,))
@@ -187,12 +191,12 @@ class Replies:
 
 
 def reply_key(source: str, kind: str) -> str:
-    """What an answer is known by: the mail it answers, and its kind."""
+    """The key of an answer, from the mail it answers and its kind."""
     return hashlib.sha256(f"{source}\n{kind}".encode()).hexdigest()
 
 
 def address_hash(address: str) -> str:
-    """An address as it is counted: enough to recognise, not to read."""
+    """The hash of an address, under which its mails are counted."""
     return hashlib.sha256(address.strip().casefold().encode()).hexdigest()[:32]
 
 
@@ -205,7 +209,7 @@ def send_email_tool(
 ) -> Tool:
     """The effect `send_email`.
 
-    The run gives which mail is answered (`source`), its id, references and language; no agent can.
+    The run provides the mail that is answered (`source`), its id, references and language; no agent can.
     """
     return Tool(
         "send_email",

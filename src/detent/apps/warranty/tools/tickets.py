@@ -1,7 +1,7 @@
 """Service tickets, and the effect that opens them: `create_ticket`.
 
-A ticket's key is made of the mail's thread, the customer and the device, so whoever asks twice gets the
-same ticket, and after a crash the tool can find out what happened.
+A ticket's key is made of the mail's thread, the customer and the device, so a second request gets the same
+ticket, and after a crash the tool can find out what happened.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _BY_KEY = "SELECT * FROM tickets WHERE idempotency_key = ?"
 
 
 def ticket_key(thread_root: str, customer_email: str, serial_number: str) -> str:
-    """What makes a ticket one: the same for every mail of a thread about one device."""
+    """The idempotency key of a ticket: the same for every mail of a thread about one device."""
     return digest([thread_root.strip(), customer_email.strip().lower(), serial_key(serial_number)], 32)
 
 
 @dataclass(frozen=True, slots=True)
 class NewTicket:
-    """A ticket somebody wants opened."""
+    """A ticket to be opened."""
 
     idempotency_key: str
     serial_number: str
@@ -75,21 +75,21 @@ class Ticket:
 
 
 class TicketDesk(Protocol):
-    """Whoever can open tickets."""
+    """A system that opens tickets."""
 
     @property
     def idempotent(self) -> bool:
-        """Asking again with the same key opens no second ticket."""
+        """Whether a second request with the same key opens no second ticket."""
 
     @property
     def can_find(self) -> bool:
-        """It can say whether there is a ticket with a key."""
+        """Whether it can look a ticket up by its key."""
 
     async def create(self, ticket: NewTicket) -> dict[str, Any]:
-        """Open it, or give the one with the same key: the receipt."""
+        """Open a ticket, or find the one with the same key; returns the receipt."""
 
     async def find(self, ticket: NewTicket) -> dict[str, Any] | None:
-        """The receipt of the ticket with its key, or None where there is none."""
+        """The receipt of the ticket with the same key; None if there is none."""
 
 
 def _now() -> datetime:
@@ -114,13 +114,13 @@ class Tickets:
         await self._database.close()
 
     async def create(self, ticket: NewTicket) -> dict[str, Any]:
-        """Open a ticket, or give the one with the same key."""
+        """Open a ticket, or return the receipt of the one with the same key."""
         created_at = stamp(self._now())
 
         def work(connection: sqlite3.Connection) -> dict[str, Any]:
-            there = connection.execute(_BY_KEY, (ticket.idempotency_key,)).fetchone()
-            if there is not None:
-                return receipt(there["ticket_id"], "existing", there["created_at"])
+            existing = connection.execute(_BY_KEY, (ticket.idempotency_key,)).fetchone()
+            if existing is not None:
+                return receipt(existing["ticket_id"], "existing", existing["created_at"])
             (number,) = connection.execute(_NEXT).fetchone()
             row = {"number": number, "ticket_id": f"TKT-{number}", **asdict(ticket), "created_at": created_at}
             names = ", ".join(row)
@@ -138,26 +138,28 @@ class Tickets:
 
     async def find(self, ticket: NewTicket) -> dict[str, Any] | None:
         """The receipt of the ticket with this key: `created` when it was opened for this very mail."""
-        there = await self.by_key(ticket.idempotency_key)
-        if there is None:
+        existing = await self.by_key(ticket.idempotency_key)
+        if existing is None:
             return None
-        own = there.source_message_id == ticket.source_message_id
-        return receipt(there.ticket_id, "created" if own else "existing", there.created_at)
+        own = existing.source_message_id == ticket.source_message_id
+        return receipt(existing.ticket_id, "created" if own else "existing", existing.created_at)
 
     async def by_key(self, key: str) -> Ticket | None:
         """The ticket with a key."""
-        return await self._one(_BY_KEY, key)
+        return await self._first_ticket(_BY_KEY, key)
 
     async def show(self, ticket_id: str) -> Ticket | None:
         """The ticket with an id."""
-        return await self._one("SELECT * FROM tickets WHERE ticket_id = ?", ticket_id.strip().upper())
+        return await self._first_ticket(
+            "SELECT * FROM tickets WHERE ticket_id = ?", ticket_id.strip().upper()
+        )
 
     async def list(self, limit: int = 100) -> list[Ticket]:
         """Tickets, the latest first."""
         rows = await self._database.rows("SELECT * FROM tickets ORDER BY number DESC LIMIT ?", (limit,))
         return [_ticket(row) for row in rows]
 
-    async def _one(self, sql: str, value: str) -> Ticket | None:
+    async def _first_ticket(self, sql: str, value: str) -> Ticket | None:
         rows = await self._database.rows(sql, (value,))
         return _ticket(rows[0]) if rows else None
 
@@ -167,7 +169,7 @@ def _ticket(row: sqlite3.Row) -> Ticket:
 
 
 def receipt(ticket_id: str, status: str, created_at: str) -> dict[str, Any]:
-    """What `create_ticket` gives back."""
+    """The result of `create_ticket`."""
     return {"ticket_id": ticket_id, "status": status, "created_at": created_at}
 
 
@@ -210,13 +212,13 @@ def create_ticket_tool(
 ) -> Tool:
     """The effect `create_ticket`.
 
-    `given` reads two arguments more from the run, which the tool does not publish and so no agent can say:
+    `given` reads two more arguments from the run. The tool does not publish them, so no agent can set them:
     `thread_root`, the id of the first mail of the thread (without it the mail's own id stands for it), and
     `language`, for the text of a ticket without a description. It may give published ones too, such as
     `source_message_id`; what the run gives wins.
     """
 
-    def made(
+    def new_ticket(
         serial_number: str,
         customer_email: str,
         issue_description: str,
@@ -267,15 +269,15 @@ def create_ticket_tool(
         language: str = "en",
     ) -> dict[str, Any]:
         return await handlers.create(
-            made(
+            new_ticket(
                 serial_number, customer_email, issue_description, priority, category, warranty_status,
                 subject, source_message_id, thread_root, language,
             )
         )  # fmt: skip
 
     async def find_ticket(**args: Any) -> Any:
-        there = await handlers.find(made(**args))
-        return NOT_DONE if there is None else there
+        existing = await handlers.find(new_ticket(**args))
+        return NOT_DONE if existing is None else existing
 
     return Tool(
         "create_ticket",
@@ -293,5 +295,5 @@ def create_ticket_tool(
 
 
 def _address(text: str) -> bool:
-    """Whether mail can be sent there, as whoever reads mails and whoever writes them see it."""
+    """Whether mail can be sent to this address, by the same rule as for reading and writing mails."""
     return usable_address(text.strip()) is not None

@@ -30,7 +30,7 @@ workflow = typer.Typer(
 
 
 class Source(str, enum.Enum):
-    """Where workflow files are looked for."""
+    """A place that is searched for workflow files."""
 
     project = "project"
     user = "user"
@@ -57,7 +57,7 @@ def list_(
     from detent.cli.output import clean, paint, say, say_plain, table
 
     workflows = workflows_of(options.workspace(looks=True).catalog)
-    found = [listed for listed in workflows.shelf.all() if source is None or listed.source == source.value]
+    selected = [listed for listed in workflows.shelf.all() if source is None or listed.source == source.value]
     if not options.as_table:
         say_plain(
             [
@@ -70,12 +70,12 @@ def list_(
                     "rivals": [workflows.shown(path) for path in listed.rivals],
                     "problems": [problem.to_plain() for problem in listed.problems],
                 }
-                for listed in found
+                for listed in selected
             ],
             options.format,
         )
         return
-    if not found:
+    if not selected:
         say("There are no workflows here. Start one: detent workflow new NAME")
         return
     table(
@@ -87,21 +87,21 @@ def list_(
                 listed.file.name if listed.source == Source.builtin.value else workflows.shown(listed.file),
                 _remark(workflows, listed) or listed.description,
             )
-            for listed in found
+            for listed in selected
         ],
     )
-    for listed in found:
+    for listed in selected:
         if any(problem.severity == "error" for problem in listed.problems):
             command = f"detent workflow validate {quote(workflows.shown(listed.file))}"
             say(paint(f"{clean(listed.name)} cannot be used as it stands. See: {command}", "yellow"))
-    for clash in dict.fromkeys(listed.clash for listed in found if listed.rivals):
-        say(paint(f"{clean(clash)} Until then they go by their paths.", "yellow"))
+    for clash in dict.fromkeys(listed.clash for listed in selected if listed.rivals):
+        say(paint(f"{clean(clash)} Until then, name them by their paths.", "yellow"))
     for note in workflows.stand_ins():
         say(paint(clean(note), "yellow"))
 
 
 def _remark(workflows: Workflows, listed: Listed) -> str:
-    """Why a file is not found by its name; empty when it is."""
+    """Why a file is not found by its name; empty if it is found."""
     if listed.hidden_by is not None:
         return f"(hidden by {workflows.shown(listed.hidden_by)})"
     if listed.rivals:
@@ -180,10 +180,10 @@ def actions(
     from detent.flows.workflow.description import registered, registered_fields
     from detent.kernel.errors import ConfigurationError, nearest
 
-    found = registered(workflows_of(options.workspace(looks=True).catalog).registry)
-    chosen = [entry for entry in found if name in (None, entry["name"])]
+    entries = registered(workflows_of(options.workspace(looks=True).catalog).registry)
+    chosen = [entry for entry in entries if name in (None, entry["name"])]
     if not chosen and name is not None:
-        hint = nearest(name, [str(entry["name"]) for entry in found])
+        hint = nearest(name, [str(entry["name"]) for entry in entries])
         raise ConfigurationError(f"Nothing registered is named '{name}'.{hint} See: detent workflow actions")
     if not options.as_table:
         say_plain(chosen, options.format)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 UNSEEN = "has ended"
 LETTING_GO = 2.0
-"""Seconds that another process has to let go of a run, should it just be stopping."""
+"""Seconds to wait for another process to release a run, in case it is stopping."""
 
 
 @takes("run")
@@ -44,7 +44,7 @@ def run(
         bool, typer.Option("--dry-run", help="Check everything and print the plan; do nothing.")
     ] = False,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Cancel an unfinished run of the same inputs and begin anew.")
+        bool, typer.Option("--restart", help="Cancel an unfinished run of the same inputs and start over.")
     ] = False,
     from_: Annotated[
         str | None,
@@ -75,10 +75,10 @@ def run(
     from detent.cli.workspace import run_async
     from detent.kernel.errors import ConfigurationError
 
-    ways = (("--restart", restart), ("--from", from_), ("--step", step))
-    exclusive = [said for said, given in ways if given]
+    modes = (("--restart", restart), ("--from", from_), ("--step", step))
+    exclusive = [option for option, value in modes if value]
     if len(exclusive) > 1:
-        raise ConfigurationError(f"{' and '.join(exclusive)} cannot be said together.")
+        raise ConfigurationError(f"{' and '.join(exclusive)} cannot be combined.")
     if from_run is not None and step is None:
         raise ConfigurationError("--from-run says where the step of --step gets other steps' outputs from.")
     workspace = options.workspace()
@@ -102,26 +102,26 @@ def _repeated(option: str, values: list[str] | None) -> list[str]:
 
 
 def _inputs(pairs: list[str] | None, file: str | None) -> dict[str, Any]:
-    """What `--input-file` and `-i` give; the latter is stronger."""
+    """The inputs of `--input-file` and `-i`; the latter take precedence."""
     from detent.cli.values import read_object
     from detent.kernel.errors import ConfigurationError
 
-    given: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     if file is not None:
-        inputs = read_object(file, "--input-file")
-        if inputs is not None and not isinstance(inputs, dict):
+        content = read_object(file, "--input-file")
+        if content is not None and not isinstance(content, dict):
             raise ConfigurationError(f"{file} holds no inputs: it must give names to values.")
-        given = dict(inputs or {})
+        inputs = dict(content or {})
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise ConfigurationError(f"-i takes NAME=VALUE, not '{pair}'.")
-        given[key.strip()] = value
-    return given
+        inputs[key.strip()] = value
+    return inputs
 
 
 def hiding(workflows: Workflows, chosen: Chosen) -> list[str]:
-    """Which shipped workflows are replaced by other files in this run."""
+    """Notes on shipped workflows that other files replace in this run."""
     used = {getattr(step, "workflow", None) for step in chosen.spec.every_step()}
     return [
         f"Note: the workflow '{listed.name}' is {workflows.shown(file)}, in place of the one that ships."
@@ -133,12 +133,12 @@ def hiding(workflows: Workflows, chosen: Chosen) -> list[str]:
 
 @dataclass
 class _Job:
-    """One call of the command."""
+    """One invocation of the command."""
 
     options: Options
     workspace: Workspace
     name: str
-    given: dict[str, Any]
+    inputs: dict[str, Any]
     """The inputs."""
     budget: Budget | None
     tags: list[str]
@@ -147,7 +147,7 @@ class _Job:
     words: list[str] = field(default_factory=list)
     """The inputs as the command line has them, for commands that are shown."""
     asked_at: float = 0.0
-    """When the command was given."""
+    """Time at which the command was invoked."""
     tape: Tape | None = None
     _lines: Any = None
 
@@ -177,18 +177,18 @@ class _Job:
             if not self.silent:
                 warn(str(problem))
         for note in [*hiding(workflows, chosen), *workflows.stand_ins([chosen.spec])]:
-            warn(clean(note))  # also where little is printed: what runs is not what its name says
+            warn(clean(note))  # even with --quiet: another file runs than the name suggests
         if not self.silent:
             self._lines = WorkflowLines(chosen.spec)
         runs = WorkflowRuns(workflows, chosen.spec, self._listen)
-        prepared = runs.prepare(self.given, from_text=True)
+        prepared = runs.prepare(self.inputs, from_text=True)
         if prepared.forced and not self.deterministic:
             self.deterministic = True
-            workflows.choose(self.name, forced=True)  # reports what cannot run without agents
+            workflows.choose(self.name, forced=True)  # reports steps that cannot run without agents
         return chosen, runs, prepared
 
     def _place(self, chosen: Chosen) -> str | None:
-        """The path of a file that was named by its path, from the project's folder."""
+        """The path, relative to the project's folder, of a file that was named by its path."""
         from detent.flows.workflow.shelf import is_path
 
         if not is_path(self.name):
@@ -207,7 +207,7 @@ class _Job:
         chosen, runs, prepared = self._chosen()
         checked = await runs.preflight(inputs=prepared.inputs)
         workflows = workflows_of(self.workspace.catalog)
-        workflows.flows_of(chosen.spec)  # reports what cannot be compiled
+        workflows.flows_of(chosen.spec)  # reports steps that cannot be compiled
         plan = planned(
             chosen.spec, self.workspace.settings, workflows.registry,
             workflows.shelf.finder(workflows.base(chosen.spec)), forced=self.deterministic,
@@ -240,7 +240,7 @@ class _Job:
     # -- running --------------------------------------------------------------------------------------------
 
     async def whole(self, *, restart: bool, from_: str | None) -> int:
-        """Run the workflow, or go on with it."""
+        """Run the workflow, or resume an unfinished run of it."""
         from detent.cli.output import say
         from detent.kernel.errors import DefinitionChanged, RunBusy
 
@@ -248,13 +248,13 @@ class _Job:
         async with _opened(self, chosen) as engine:
             try:
                 while (taken := await self._taken(engine, runs, prepared, restart, from_)) is None:
-                    restart = False  # another process has begun one this very moment
+                    restart = False  # another process has started one meanwhile
                 run_id, how = taken
                 if how == UNSEEN:
                     return await self._show_unseen(engine, chosen.spec.name, run_id)
                 if self.options.detach:
                     say(run_id)
-                    await self._shown(engine, run_id)
+                    await self._set_shown(engine, run_id)
                     return 0
                 self._head(chosen.spec.name, run_id, how)
                 return await self._see_through(engine, run_id)
@@ -266,7 +266,7 @@ class _Job:
     async def _taken(
         self, engine: Engine, runs: WorkflowRuns, prepared: Prepared, restart: bool, from_: str | None
     ) -> tuple[str, str] | None:
-        """The run that this command is about, and how it came to it; None when it has to look again."""
+        """The run of this command, and how it was chosen; None if the search has to be repeated."""
         standing = await runs.look(engine, prepared, self.asked_at)
         row = None if from_ is not None else standing.row
         going_on = None if restart else row
@@ -292,7 +292,7 @@ class _Job:
     async def _begun(
         self, engine: Engine, runs: WorkflowRuns, prepared: Prepared, standing: Standing
     ) -> str | None:
-        """A new run; None when another process has begun one of the same inputs meanwhile."""
+        """A new run; None if another process has started one of the same inputs meanwhile."""
         from detent.kernel.errors import RunBusy, RunExists
 
         run_id = standing.announced or self.run_id
@@ -307,11 +307,11 @@ class _Job:
         except RunExists as error:
             row = (await runs.look(engine, prepared)).row
             if row is None or row.id != error.run_id:
-                raise  # an id that another run has had before
+                raise  # the id belongs to another run
             return None
 
     async def _show_unseen(self, engine: Engine, name: str, run_id: str) -> int:
-        """Tell how a run ended whose command was killed before it could."""
+        """Print the result of a run whose command was killed before printing it."""
         from detent.cli.drive import tell
         from detent.cli.output import say, say_json, warn
         from detent.cli.run_status import exit_code
@@ -328,10 +328,10 @@ class _Job:
             say(run_id)
         else:
             await tell(self.workspace, engine, run, KIND)
-        await self._shown(engine, run_id)
+        await self._set_shown(engine, run_id)
         return exit_code(run.status)
 
-    async def _shown(self, engine: Engine, run_id: str, shown: bool = True) -> None:
+    async def _set_shown(self, engine: Engine, run_id: str, shown: bool = True) -> None:
         from detent.flows.workflow.runs import set_shown
 
         await set_shown(engine, await engine.get(run_id), shown)
@@ -339,7 +339,7 @@ class _Job:
     async def _forked(
         self, engine: Engine, runs: WorkflowRuns, prepared: Prepared, checkpoint_id: str
     ) -> tuple[str, str]:
-        """A new run from a checkpoint, and what to say of it."""
+        """A new run from a checkpoint, and a remark about its origin."""
         from detent.cli.run_status import warn_of_undone
 
         forked = await runs.fork_from(engine, checkpoint_id, prepared, new_id=self.run_id)
@@ -347,7 +347,7 @@ class _Job:
         return forked.id, f"from checkpoint '{checkpoint_id}' of {forked.of}"
 
     async def _cancelled(self, engine: Engine, run_id: str) -> None:
-        """End the unfinished run before another is begun; nothing it did is undone."""
+        """Cancel the unfinished run, without rollback, before another is started."""
         from detent.cli.output import say
 
         lines, self._lines = self._lines, None
@@ -363,7 +363,7 @@ class _Job:
             say(f"{paint(name, bold=True)} {run_id}{f'  ({clean(how)})' if how else ''}")
 
     def _changed(self, error: DefinitionChanged) -> ConfigurationError:
-        """What to do about a run that was begun before its file was changed."""
+        """The error for a run that was started before its file was changed, with the commands that help."""
         from detent.kernel.errors import ConfigurationError
 
         lines = "\n".join(f"  {line}" for line in error.difference)
@@ -371,11 +371,11 @@ class _Job:
         return ConfigurationError(
             f"Run {error.run_id} of '{error.flow}' was begun before its file was changed:\n{lines}\n"
             f"To go on with it, put the file back as it was, or register a migration from "
-            f"'{error.fingerprint}'.\nTo begin anew: {again}"
+            f"'{error.fingerprint}'.\nTo start over: {again}"
         )
 
     def _unfinished(self, row: RunRow) -> ConfigurationError:
-        """What to do where `--id` asks for another run while one of the same inputs has not ended."""
+        """The error for `--id` while another run of the same inputs has not ended."""
         from detent.kernel.errors import ConfigurationError
 
         same = ("workflow", "run", self.name, *self.words)
@@ -385,17 +385,17 @@ class _Job:
             f"To go on with {row.id}: {self.workspace.command(*same)}\n"
             f"To cancel it and begin another: "
             f"{self.workspace.command(*same, '--restart', '--id', str(self.run_id))}\n"
-            f"A run beside it needs other inputs."
+            f"A concurrent run needs other inputs."
         )
 
     def _busy(self, run_id: str) -> DetentError:
-        """What to do about a run that another process drives."""
+        """The error for a run that another process drives."""
         from detent.kernel.errors import DetentError
 
         watch = self.workspace.command("show", run_id, "--follow")
         return DetentError(
             f"Run {run_id} of the same workflow and inputs is under way in another process; it was left "
-            f"alone.\nTo watch it: {watch}\nA run beside it needs other inputs."
+            f"alone.\nTo watch it: {watch}\nA concurrent run needs other inputs."
         )
 
     async def alone(self, step: str, from_run: str | None) -> int:
@@ -426,9 +426,9 @@ class _Job:
             if row.now.status is Status.RUNNING:
                 try:
                     await engine.resume(run_id)
-                except RunStateError:  # it has ended meanwhile, driven by another process
+                except RunStateError:  # another process has driven it to its end meanwhile
                     return run_id
-            await self._shown(engine, run_id, False)
+            await self._set_shown(engine, run_id, False)
             return run_id
 
         code = await drive(
@@ -436,7 +436,7 @@ class _Job:
             flow=(await engine.store.row(run_id)).flow, run_id=run_id, kind=KIND, lines=nullcontext(),
             plain=_result,
         )  # fmt: skip
-        await self._shown(engine, run_id)
+        await self._set_shown(engine, run_id)
         return code
 
 
@@ -447,7 +447,7 @@ async def _result(engine: Engine, run: Run) -> Any:
 
 
 async def _free(engine: Engine, run_id: str) -> None:
-    """Wait for a process that is just giving up a run; `RunBusy` if it does not."""
+    """Wait for another process to release a run; `RunBusy` if it does not."""
     import asyncio
     import time
 

@@ -1,1 +1,1 @@
-"""What workflows know of their subjects, true with no engine near: diffs, commit messages, rules for rows."""
+"""Domain knowledge of workflows, independent of the engine: diffs, commit messages, rules for rows."""

@@ -135,15 +135,17 @@ def read_rules(written: Any, columns: Sequence[str]) -> list[Rule]:
     for column, entry in written.items():
         rules = {"type": entry} if isinstance(entry, str) else entry
         if column not in columns:
-            problems.append(f"there is no column '{column}'{_meant(str(column), columns)}")
+            problems.append(f"there is no column '{column}'{_suggestion(str(column), columns)}")
         if not isinstance(rules, Mapping):
             problems.append(f"'{column}': rules are a mapping or the name of a type")
             continue
         unknown = [name for name in rules if name not in RULES]
-        problems += [f"'{column}': there is no rule '{name}'{_meant(str(name), RULES)}" for name in unknown]
+        problems += [
+            f"'{column}': there is no rule '{name}'{_suggestion(str(name), RULES)}" for name in unknown
+        ]
         kind = rules.get("type")
         if kind is not None and kind not in TYPES:
-            problems.append(f"'{column}': there is no type '{kind}'{_meant(str(kind), TYPES)}")
+            problems.append(f"'{column}': there is no type '{kind}'{_suggestion(str(kind), TYPES)}")
         problems += [f"'{column}': {wrong}" for wrong in _misfits(rules)]
         if not problems:
             read.append(Rule(str(column), **rules))
@@ -169,6 +171,6 @@ def _misfits(rules: Mapping[str, Any]) -> list[str]:
     return wrong
 
 
-def _meant(name: str, names: Any) -> str:
+def _suggestion(name: str, names: Any) -> str:
     hint = nearest(name, list(names)).strip()
     return f" ({hint[0].lower()}{hint[1:]})" if hint else ""

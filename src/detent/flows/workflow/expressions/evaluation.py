@@ -167,7 +167,7 @@ def _read(node: Path, at: int, value: Any, key: Key) -> Any:
     hints = {"list": " Read its items as [0].", "mapping": " Read it by name.", "record": " Read it by name."}
     hint = hints.get(kind, "")
     raise EvaluationError(
-        f"{_shown(node, at)} is {described(value)}, of which {accessor(key)} cannot be read.{hint}",
+        f"{_path_before(node, at)} is {described(value)}, of which {accessor(key)} cannot be read.{hint}",
         node.positions[at],
     )
 
@@ -181,8 +181,8 @@ def _comparison(node: Comparison) -> Run:
 
     # The left operand first, as written.
     def inside(scope: Scope) -> bool:
-        wanted = left(scope)
-        return contains(right(scope), wanted, position)
+        item = left(scope)
+        return contains(right(scope), item, position)
 
     if sign == "in":
         return inside
@@ -238,7 +238,7 @@ def _missing_root(node: Root, inside: Any) -> tuple[str, tuple[str, ...]]:
 
 
 def _missing_key(node: Path, at: int, inside: Any) -> tuple[str, tuple[str, ...]]:
-    key, where, kind = node.keys[at], _shown(node, at), kind_of(inside)
+    key, where, kind = node.keys[at], _path_before(node, at), kind_of(inside)
     if kind == "null":
         why = (
             " (a skipped step has no output)"
@@ -255,7 +255,7 @@ def _missing_key(node: Path, at: int, inside: Any) -> tuple[str, tuple[str, ...]
     return f"{where} has no '{key}'.{_near(str(key), names)} {_listed('It has', names)}", names
 
 
-def _shown(node: Path, at: int) -> str:
+def _path_before(node: Path, at: int) -> str:
     """The part of a path before a key, as an expression."""
     text = written(Path(node.base, node.keys[:at]) if at else node.base)
     return f"'{text}'" if len(text) <= _LONGEST_NAME else f"'…{text[-_LONGEST_NAME:]}'"

@@ -220,8 +220,8 @@ class _Parser:
         self.depth -= 1
         if len(arguments) != ARGUMENTS[name]:
             self.next = function
-            wanted = "one argument" if ARGUMENTS[name] == 1 else "two arguments"
-            self.refuse(f"{name} takes {wanted}; {len(arguments)} were given.")
+            expected = "one argument" if ARGUMENTS[name] == 1 else "two arguments"
+            self.refuse(f"{name} takes {expected}; {len(arguments)} were given.")
         return Call(name, tuple(arguments), function.position)
 
     def reference(self, root: Token) -> Node:

@@ -97,14 +97,14 @@ def _mapping(value: Mapping[Any, Any], references: list[Reference], depth: int) 
     makers = [(key, *_inside(key, item, references, depth)) for key, item in value.items()]
 
     def make(scope: Scope) -> dict[Any, Any]:
-        made: dict[Any, Any] = {}
+        result: dict[Any, Any] = {}
         for key, make_item, _ in makers:
             try:
-                made[key] = make_item(scope)
+                result[key] = make_item(scope)
             except EvaluationError as error:
                 error.path = (key, *error.path)
                 raise
-        return made
+        return result
 
     return make, all(constant for _, _, constant in makers)
 
@@ -113,14 +113,14 @@ def _list(value: Any, references: list[Reference], depth: int) -> tuple[Make, bo
     makers = [_inside(at, item, references, depth) for at, item in enumerate(value)]
 
     def make(scope: Scope) -> list[Any]:
-        made: list[Any] = []
+        result: list[Any] = []
         for make_item, _ in makers:
             try:
-                made.append(make_item(scope))
+                result.append(make_item(scope))
             except EvaluationError as error:
-                error.path = (len(made), *error.path)
+                error.path = (len(result), *error.path)
                 raise
-        return made
+        return result
 
     return make, all(constant for _, constant in makers)
 

@@ -134,19 +134,19 @@ def ordered(sign: str, left: Any, right: Any, position: int) -> bool:
     return _ORDERS[sign](len(left), len(right))
 
 
-def contains(inside: Any, wanted: Any, position: int) -> bool:
-    """Evaluate `wanted in inside`: an item of a list, a key of a mapping or a part of a text."""
+def contains(inside: Any, member: Any, position: int) -> bool:
+    """Evaluate `member in inside`: an item of a list, a key of a mapping or a part of a text."""
     kind = kind_of(inside)
     if kind == "list":
-        return any(same(wanted, item) for item in inside)
+        return any(same(member, item) for item in inside)
     if kind == "mapping":
-        if type(wanted) is str:
-            return wanted in inside
-        return any(same(wanted, key) for key in inside)
+        if type(member) is str:
+            return member in inside
+        return any(same(member, key) for key in inside)
     if kind == "text":
-        if kind_of(wanted) != "text":
-            raise EvaluationError(f"'in' looks for a text in a text, not for {described(wanted)}.", position)
-        return str.__contains__(inside, wanted)
+        if kind_of(member) != "text":
+            raise EvaluationError(f"'in' looks for a text in a text, not for {described(member)}.", position)
+        return str.__contains__(inside, member)
     raise EvaluationError(
         f"'in' looks into a list, a mapping or a text, not into {described(inside)}.", position
     )

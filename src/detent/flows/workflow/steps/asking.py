@@ -60,8 +60,8 @@ def _concluding(
     async def conclude_and_keep(ctx: StepContext, output: Any) -> Any:
         outcome = conclude(ctx, output)
         key = key_of(position.owner)
-        given = await ctx.inputs()
-        return outcome._replace(set={key: {**outcome.set[key], GIVEN: given}})
+        inputs = await ctx.inputs()
+        return outcome._replace(set={key: {**outcome.set[key], GIVEN: inputs}})
 
     return conclude_and_keep
 
@@ -74,11 +74,11 @@ def agent_step(position: Position, home: CompileContext) -> Step:
     context = _context(spec.context, home)
 
     async def inputs(ctx: StepContext) -> dict[str, Any]:
-        given = await _built(context, ctx, spec.name)
+        values = await _built(context, ctx, spec.name)
         if agent.prompt is None:
-            return given
-        task = await call(agent.prompt, None, given)
-        return given if task is None else {"task": str(task), **given}
+            return values
+        task = await call(agent.prompt, None, values)
+        return values if task is None else {"task": str(task), **values}
 
     queries, effects = home.kinds(agent.tools)
     contract = spec.output_schema if spec.output_schema is not None else agent.output_schema
@@ -106,8 +106,8 @@ def generate_step(position: Position, home: CompileContext) -> Step:
     async def handler(ctx: StepContext) -> str:
         assert write is not None
         first = next(iter(inspect.signature(write).parameters), None)
-        given = await ctx.inputs()
-        text = await call(write, None, *((ctx,) if first == "ctx" else ()), **given)
+        values = await ctx.inputs()
+        text = await call(write, None, *((ctx,) if first == "ctx" else ()), **values)
         return str(text)
 
     if write is not None:

@@ -1,4 +1,4 @@
-"""What all kinds of steps have in common: their `when`, the place of their result, their metadata."""
+"""Parts common to all kinds of steps: their `when`, the place of their result, their metadata."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from detent.engine.tools import Tool
 from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.expressions import prepared
 from detent.flows.workflow.expressions.templates import OPENING
+from detent.flows.workflow.references import with_values
 from detent.flows.workflow.registry import Action
 from detent.flows.workflow.run_data import OUTPUT, key_of
 from detent.flows.workflow.spec import PythonStep
@@ -50,9 +51,10 @@ def _plain(value: Any) -> bool:
 
 
 async def perform(action: Action, ctx: StepContext, kwargs: Mapping[str, Any]) -> Any:
-    """Call an action's handler."""
+    """Call an action's handler; references among its arguments are replaced by their values."""
     first = (ctx,) if action.wants_context else ()
-    return await call(action.handler, action.blocking, *first, **kwargs)
+    arguments = await with_values(ctx, action.parameters, kwargs)
+    return await call(action.handler, action.blocking, *first, **arguments)
 
 
 def notifying(
@@ -82,8 +84,8 @@ def python_step(position: Position, home: CompileContext) -> Step:
     contract = spec.output_schema if spec.output_schema is not None else action.output_schema
 
     def inputs(ctx: StepContext) -> Mapping[str, Any]:
-        given: dict[str, Any] = to_plain(resolved(arguments, ctx))
-        return given
+        values: dict[str, Any] = to_plain(resolved(arguments, ctx))
+        return values
 
     computed = _computed([*spec.args, *spec.kwargs.values()])
     return action_step(

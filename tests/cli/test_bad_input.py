@@ -44,7 +44,6 @@ def sentence(said, code: int) -> str:
         ["run", "flow.py", "--config", "gone.yaml"],
         ["run", "flow.py", "--log-level", "lots"],
         ["run", "flow.py", "--store", "not-a-store.txt"],
-        ["runs"],
         ["show", "r1"],
         ["resume"],
         ["runs", "--since", "soon"],
@@ -67,7 +66,7 @@ def test_usage_and_configuration_end_with_2(detent, folder, args):
 
 
 @pytest.mark.parametrize(
-    "command", ["show", "why", "metrics", "resume", "cancel", "fork", "reopen", "export", "purge"]
+    "command", ["why", "metrics", "resume", "cancel", "fork", "reopen", "export", "purge"]
 )
 def test_an_unknown_run_is_told_by_every_command(detent, started, command):
     started()

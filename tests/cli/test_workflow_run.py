@@ -852,7 +852,7 @@ def test_a_run_whose_file_is_gone_can_be_looked_at_and_cancelled(detent, folder)
 
 
 def test_without_a_store_the_commands_say_so(detent, folder):
-    for command in (["runs"], ["show", "r1"], ["resume", "r1"], ["resume", "--all"]):
+    for command in (["show", "r1"], ["resume", "r1"], ["resume", "--all"]):
         said = detent(*command)
         assert said.code != 0
         assert "There is no store at .detent/detent.db yet." in said.err

@@ -11,7 +11,7 @@ from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.dispatch.autonomy import FallbackReason, StepMode
 from detent.dispatch.dispatcher import DispatchSettings, dispatcher_of
 from detent.dispatch.execution import Execution
-from detent.dispatch.executor import Availability
+from detent.dispatch.executor import NO_MODEL, Availability
 from detent.dispatch.executor_errors import DispatchError
 from detent.engine.context import StepContext
 from detent.engine.outcome import Effect, Outcome
@@ -112,8 +112,8 @@ class TestOnce:
         silent = ScriptedStepExecutor([{"output": 1}], unavailable="KEY is not set")
         other = ScriptedSource({"claude": scripted({"output": FAULT})})
         for source, provider, why in [
-            (None, None, "no executor is configured"),
-            (ScriptedSource({}), None, "no executor is configured"),
+            (None, None, NO_MODEL),
+            (ScriptedSource({}), None, NO_MODEL),
             (ScriptedSource({"claude": silent}), "claude", "KEY is not set"),
             (other, "cloude", "There is no executor 'cloude'"),
         ]:

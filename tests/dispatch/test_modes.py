@@ -15,6 +15,7 @@ from detent.adapters.models.scripted import ScriptedSource
 from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.autonomy import AgentRole, AutonomyLevel, StepMode
 from detent.dispatch.config import StepConfig
+from detent.dispatch.executor import NO_MODEL
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.schemas import misfits
 from detent.engine.step import Step
@@ -409,7 +410,7 @@ class TestAgentRoles:
         engine = await quick.engine(flow, dispatch=settings(None))
         run = await engine.run("flow", MAIL)
         assert run.status is Status.FAILED
-        assert "no executor is configured" in await error_of(engine, run.id)
+        assert NO_MODEL in await error_of(engine, run.id)
         assert heard.sequence() == "failed"
 
 

@@ -133,6 +133,7 @@ def test_a_missing_package_says_what_to_install(tmp_path, monkeypatch, kind, mod
     assert f"pip install 'detent[{extra}]'" in str(caught.value)
     assert f"The provider 'big' (kind {kind})" in str(caught.value)
     assert found.refused("big") is None  # found out when it is asked; until then handlers do
+    assert found.absent() == str(caught.value)
 
 
 PACKAGE = """

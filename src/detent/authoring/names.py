@@ -100,3 +100,12 @@ class Nearest:
         known = sorted({candidate for candidate in names if candidate and len(candidate) <= _LONGEST})
         self.left -= len(known)
         return tuple(get_close_matches(name, known, n=SUGGESTED, cutoff=SIMILAR))
+
+
+def unique_match(reference: str, names: Iterable[str]) -> str | None:
+    """The name itself, or else the only one that begins with the reference, whatever the case."""
+    known = list(names)
+    if reference in known:
+        return reference
+    matches = [name for name in known if reference and name.casefold().startswith(reference.casefold())]
+    return matches[0] if len(matches) == 1 else None

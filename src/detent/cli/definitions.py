@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from detent.authoring.problem import Problem
     from detent.cli.workspace import Definition, Workspace
     from detent.kernel.errors import ConfigurationError
+    from detent.runtime.catalog import Found
     from detent.runtime.plugs import Checked, Description, Drawing, Kind
     from detent.runtime.trial import Trial
 
 SECTION = "Look at flows"
+SETTINGS = "the settings"
+"""Name under which problems of the settings are reported."""
 
 
 def add(app: typer.Typer) -> None:
@@ -42,7 +45,7 @@ def flows(options: Options) -> None:
             "states": [flow.machine.named(state) for state in flow.machine.states],
             "place": place,
         }
-        for flow, place in options.workspace(looks=True).catalog.all().values()
+        for flow, place in _project_flows(options.workspace(looks=True))
     ]
     columns: Columns = {
         "FLOW": "name",
@@ -53,6 +56,25 @@ def flows(options: Options) -> None:
     }
     empty = "No flows are known here. Run one from a file (detent run file.py), or list it under `plugins:`."
     options.print_rows(rows, columns, empty=empty, right=(1, 2))
+
+
+def _project_flows(workspace: Workspace) -> list[Found]:
+    """Flows made by code, the definitions of the project and the user, and the applications that the project
+    is set up for; a definition that cannot be used is reported."""
+    from detent.cli.output import warn
+    from detent.runtime.catalog import Found
+    from detent.runtime.plugs import apps
+
+    catalog = workspace.catalog
+    flows = catalog.all()
+    for definitions in catalog.every_definitions():
+        for family, shipped in definitions.all(warn):
+            if not shipped:
+                flows.setdefault(family[0].name, Found(family[0], f"{definitions.kind.name}s"))
+    for app in apps():
+        for name in app.flows if app.configured(workspace.settings) else ():
+            flows[name] = catalog.get(name)
+    return [flows[name] for name in sorted(flows)]
 
 
 # -- check --------------------------------------------------------------------------------------------------
@@ -79,6 +101,8 @@ def check_all(
 
     workspace = options.workspace(looks=True)
     results = list(_checked(workspace, targets, kind))
+    if kind is None and not any(checked.name == SETTINGS for _, checked in results):
+        results += _settings_checked(workspace)
     refused = [_refused(checked, strict) for _, checked in results]
     if not options.as_table:
         say_plain(
@@ -96,7 +120,7 @@ def check_all(
             options.format,
         )
     elif not results:
-        say("There is nothing to check: no flow is known here.")
+        say("There is nothing to check: no flow or definition is known here.")
     else:
         for (_, checked), bad in zip(results, refused, strict=True):
             _print_checked(checked, bad)
@@ -109,13 +133,11 @@ def _checked(
     from detent.kernel.errors import ConfigurationError
     from detent.runtime.plugs import Checked, checked_flow
 
-    if targets is None and kind is not None:
-        definitions = workspace.catalog.definitions(kind)
-        paths = list(definitions.paths())
-        yield from ((checked.place or checked.name, checked) for checked in definitions.check(paths))
+    if targets is None:
+        yield from _everything_checked(workspace, kind)
         return
     by_kind: dict[str, dict[Path, str]] = {}
-    for target in workspace.catalog.all() if targets is None else targets:
+    for target in targets:
         try:
             definition = workspace.definition(target, kind)
             if definition is not None:
@@ -128,11 +150,48 @@ def _checked(
             yield target, Checked(target, _located(error))
         else:
             for flow, place in sources:
-                yield target, checked_flow(flow)._replace(place=place)
+                yield target, checked_flow(flow, workspace.catalog)._replace(place=place)
     for definitions in workspace.catalog.every_definitions():
         meant = by_kind.get(definitions.kind.name, {})
         results: list[Checked] = definitions.check(list(meant)) if meant else []
         yield from zip([*meant.values(), *("" for _ in results)], results, strict=False)
+
+
+def _everything_checked(workspace: Workspace, kind: Kind | None) -> Iterable[tuple[str, Checked]]:
+    """Check every definition of a kind; or every definition of the project or the user, every flow made by
+    code, and the applications that the project is set up for."""
+    from detent.kernel.errors import ConfigurationError
+    from detent.runtime.plugs import Checked, apps, checked_flow
+
+    catalog, settings = workspace.catalog, workspace.settings
+    for definitions in catalog.every_definitions() if kind is None else [catalog.definitions(kind)]:
+        paths = list(definitions.paths(shipped=kind is not None))
+        for checked in definitions.check(paths) if paths or kind is not None else ():
+            yield checked.place or checked.name, checked
+    if kind is not None:
+        return
+    for name, (flow, place) in catalog.all().items():
+        if catalog.kind_of(name) is None:
+            yield name, checked_flow(flow, catalog)._replace(place=place)
+    for app in apps():
+        for name in app.flows if app.configured(settings) else ():
+            try:
+                flow, place = catalog.get(name)
+                yield name, checked_flow(flow, catalog)._replace(place=place)
+            except ConfigurationError as error:
+                yield name, Checked(name, _located(error))
+
+
+def _settings_checked(workspace: Workspace) -> Iterable[tuple[str, Checked]]:
+    """What the settings say about steps, of every flow there is."""
+    from detent.authoring.problem import problems_of
+    from detent.runtime.plugs import Checked
+    from detent.runtime.settings import SettingsError
+
+    try:
+        workspace.dispatch()
+    except SettingsError as error:
+        yield "", Checked(SETTINGS, problems_of(error))
 
 
 def _located(error: ConfigurationError) -> list[Problem]:
@@ -301,7 +360,7 @@ async def _taken(workspace: Workspace, definition: Definition | None, run: str, 
 async def _drawn_run(workspace: Workspace, target: str, drawing: Drawing) -> str:
     """The table a run was started under, with the run's path."""
     from detent.cli.workspace import definition
-    from detent.kernel.errors import ConfigurationError, FlowNotFound, RunNotFound, StoreUnavailable
+    from detent.kernel.errors import RunNotFound, StoreUnavailable
     from detent.runtime.plugs import draw_machine, path_taken
 
     try:
@@ -309,9 +368,7 @@ async def _drawn_run(workspace: Workspace, target: str, drawing: Drawing) -> str
             run_id = await workspace.run_id(store, target)
             table, taken = await definition(store, run_id), await path_taken(store, run_id)
     except (RunNotFound, StoreUnavailable) as error:
-        flow = FlowNotFound(target, workspace.catalog.all(), workspace.catalog.may_be_left_out)
-        why = "" if isinstance(error, RunNotFound) else f" {error}"
-        raise ConfigurationError(f"{flow} There is no such run either.{why}") from None
+        raise workspace.nothing_found(target, error) from None
     return draw_machine(table, drawing._replace(taken=taken))
 
 

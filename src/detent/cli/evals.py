@@ -110,7 +110,7 @@ async def evaluate(
 ) -> int:
     """Play cases and compare what happened with what they expect.
 
-    Without a suite: every suite of the project, else the one that ships. Ends with 4 when too little passes,
+    Without a suite: every suite of the project. Ends with 4 when too little passes,
     when a required case fails, and when there is nothing to play; with 2 when a case file is wrong.
     """
     if compare is not None:
@@ -165,7 +165,7 @@ class _Call:
 
         suites = choose(self.workspace, target, eval_dir)
         if not suites:
-            warn("There is no eval suite here. Name one, or give its file: detent eval file.py")
+            warn("This project has no evals. Name a suite, a folder or a file: detent eval file.py")
             return NOT_ENOUGH
         if len(suites) > 1 and (self.json is not None or self.junit is not None):
             names = ", ".join(chosen.suite.name for chosen in suites)

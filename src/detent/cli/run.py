@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from detent.kernel.budget import Budget
     from detent.kernel.run import Run
     from detent.runtime.catalog import Found
+    from detent.runtime.plugs import RunStart
 
 
 class FlowOrPlug(TyperCommand):
@@ -118,7 +119,8 @@ def run(
         raise ConfigurationError(
             "--detach leaves the run to another process; leave out --record and --replay."
         )
-    source = workspace.pick(flow, None if kind is None else workspace.definition(str(target), kind))
+    word = flow if kind is None else str(target)
+    source = workspace.pick(word, workspace.definition(word, kind))
     source.flow.check()
     job = _Job(options, workspace, source, items, list(tag or ()), id_, budget, concurrency)
     with tape(options.record, options.replay, json=options.json) as job.tape:
@@ -150,14 +152,18 @@ class _Job:
     def silent(self) -> bool:
         return self.options.json or self.options.quiet
 
-    async def _start(self, engine: Engine, item: dict[str, Any], run_id: str | None) -> str:
+    async def _starts(self) -> list[RunStart]:
+        """What each run starts with; raises before anything is begun where the data do not fit."""
+        return [await self.workspace.run_start(self.source.flow, item) for item in self.items]
+
+    async def _start(self, engine: Engine, begin: RunStart, run_id: str | None) -> str:
         started_id = await engine.start(
             self.source.flow,
-            item,
+            begin.data,
             run_id=run_id,
-            tags=self.tags,
+            tags=[*self.tags, *begin.tags],
             budget=self.budget,
-            force_deterministic=self.options.deterministic,
+            force_deterministic=self.options.deterministic or begin.deterministic,
             drive=not self.options.detach,
         )
         self.started.append(started_id)
@@ -174,11 +180,12 @@ class _Job:
         from detent.cli.output import paint, say
 
         flow = self.source.flow
+        (start,) = await self._starts()
         async with self._engine([]) as engine:
             await self.workspace.remember(engine.store, self.source)
 
             async def begin() -> str:
-                run_id = await self._start(engine, self.items[0], self.run_id)
+                run_id = await self._start(engine, start, self.run_id)
                 if not (self.silent or self.options.detach):
                     say(f"{paint(flow.name, bold=True)} {run_id}")
                 return run_id
@@ -195,10 +202,11 @@ class _Job:
 
         progress = None if self.silent or self.options.detach else BatchProgress(len(self.items))
         again = self.workspace.command("resume", "--all")
+        starts = await self._starts()
         async with self._engine([progress] if progress else []) as engine:
             await self.workspace.remember(engine.store, self.source)
             results, stopped = await drive_many(
-                engine, self._begun(engine), [], again=again, progress=progress
+                engine, self._begun(engine, starts), [], again=again, progress=progress
             )
             rows = [await engine.store.row(run_id) for run_id in self.started] if stopped else []
         unfinished = [row for row in rows if not row.now.status.is_end]
@@ -215,14 +223,14 @@ class _Job:
             return INTERRUPTED
         return max((run_status.exit_code(result.status) for result in results), default=0)
 
-    async def _begun(self, engine: Engine) -> AsyncIterator[str]:
+    async def _begun(self, engine: Engine, starts: list[RunStart]) -> AsyncIterator[str]:
         """Start every run durably and return those this process drives."""
-        digits = len(str(len(self.items)))
-        for number, item in enumerate(self.items, 1):
+        digits = len(str(len(starts)))
+        for number, start in enumerate(starts, 1):
             if engine.active.stopping:
                 return
             run_id = await self._start(
-                engine, item, f"{self.run_id}-{number:0{digits}d}" if self.run_id else None
+                engine, start, f"{self.run_id}-{number:0{digits}d}" if self.run_id else None
             )
             if not self.options.detach:
                 yield run_id

@@ -55,7 +55,8 @@ async def runs(
     from detent.cli import run_status
     from detent.cli.output import brief, clean, say, say_json, table, warn
     from detent.cli.values import read_time
-    from detent.engine.ports import RunQuery
+    from detent.engine.ports import Page, RunQuery
+    from detent.kernel.errors import StoreMissing
 
     query = RunQuery(
         flow,
@@ -76,9 +77,14 @@ async def runs(
         words += ["--status", name]
     words += ["--limit", str(limit), *(["--roots"] if roots else [])]
     workspace = options.workspace(looks=True)
-    async with workspace.store() as store:
-        listed = await store.rows(query)
-        undriven = await run_status.undriven(store, listed.rows)
+    undriven: set[str] = set()
+    try:
+        async with workspace.store() as store:
+            listed = await store.rows(query)
+            undriven = await run_status.undriven(store, listed.rows)
+    except StoreMissing as error:  # as in a store that has no runs yet
+        warn(clean(str(error)))
+        listed = Page([], None)
     for damaged in listed.damaged:
         warn(clean(str(damaged)))
     if options.json:
@@ -165,7 +171,7 @@ async def show(
         try:
             show_definition(options, workspace, target)
         except FlowNotFound:
-            raise error from None
+            raise workspace.nothing_found(target, error) from None
 
 
 async def _show_run(

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from detent.dispatch.plan import Plan
     from detent.engine.flow import Flow
     from detent.engine.step import Step
-    from detent.runtime.catalog import Catalog
 
 steps = typer.Typer(
     help="List steps, and show how each is performed and why.",
@@ -104,13 +103,11 @@ class StepBook:
     def __init__(self, workspace: Workspace, flow: str | None = None) -> None:
         from detent.cli.output import warn
         from detent.dispatch.dispatcher import Dispatcher
-        from detent.dispatch.executor import DISPATCH_AGENT
-        from detent.runtime.dispatch_settings import dispatch_settings
         from detent.runtime.executors import ConfiguredExecutors
 
         self.settings = workspace.settings
         catalog = workspace.catalog
-        chosen = None if flow is None else _picked(catalog, flow)
+        chosen = None if flow is None else _picked(workspace, flow)
         flows = {source.flow.name: (source.flow, False) for source in catalog.all().values()}
         for definitions in catalog.every_definitions():
             for family, shipped in definitions.all(warn):
@@ -118,14 +115,7 @@ class StepBook:
                     flows.setdefault(member.name, (member, shipped))
         for member in catalog.flows_of_apps():
             flows.setdefault(member.name, (member, True))
-        step_settings = self.settings.section("steps")
-        agents = catalog.agents()
-        self.dispatch: DispatchSettings = dispatch_settings(
-            self.settings, [member for member, _ in flows.values()],
-            known_steps=catalog.step_names(step_settings) if step_settings else (),
-            complete=not catalog.left_out,
-            agents=None if agents is None else [DISPATCH_AGENT, *agents], connect=workspace.trust.ok,
-        )  # fmt: skip
+        self.dispatch: DispatchSettings = workspace.dispatch([member for member, _ in flows.values()])
         self.may_be_left_out = catalog.may_be_left_out
         self.dispatcher = Dispatcher(self.dispatch)
         self.executors = ConfiguredExecutors(self.settings)
@@ -211,6 +201,8 @@ class StepBook:
             "next": list(contract.next),
             "output": None if contract.output is None else to_plain(contract.output),
             "hard_contract": contract.hard is not None,
+            "handler": not plan.alone,
+            "no_model": self.executors.absent(plan.config.provider) if plan.agent or plan.alone else None,
             "max_autonomy": None if (highest := highest_level(named.step)) is None else highest.value,
             "config": {
                 field: {
@@ -247,10 +239,10 @@ def _has_a_choice(step: Step) -> bool:
     return agent_side(step).role in (AgentRole.OPTIONAL, AgentRole.NONE)
 
 
-def _picked(catalog: Catalog, target: str) -> list[Flow]:
+def _picked(workspace: Workspace, target: str) -> list[Flow]:
     """The flows of a name or file: several where a definition contains child flows."""
-    flow = catalog.pick(target).flow
-    return [source.flow for source in catalog.family(flow.name).values()]
+    flow = workspace.pick(target, workspace.definition(target)).flow
+    return [source.flow for source in workspace.catalog.family(flow.name).values()]
 
 
 def _print_detail(detail: dict[str, Any]) -> None:
@@ -294,9 +286,9 @@ def _contract(detail: dict[str, Any]) -> str:
 
 
 def _performer(detail: dict[str, Any]) -> str:
-    model = _model(detail)
-    model = "no model configured" if model == "-" else model
-    who = "its handler" if detail["mode"] == "deterministic" else f"an agent ({model})"
+    who = "its handler" if detail["mode"] == "deterministic" else f"an agent ({_model(detail)})"
+    if (reason := detail["no_model"]) is not None:
+        who = f"its handler, in place of an agent: {reason}" if detail["handler"] else f"nobody: {reason}"
     beside = f", shadowed in {detail['shadow']:.0%} of executions" if detail["shadow"] else ""
     return who + beside
 

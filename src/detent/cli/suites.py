@@ -3,6 +3,7 @@ folder."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +11,7 @@ from detent.evals.suite import GROUP, EvalSuite
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.runtime.catalog import is_path
 from detent.runtime.entry_points import offered
-from detent.runtime.plugs import plugs
+from detent.runtime.plugs import apps, plugs
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
@@ -48,9 +49,10 @@ def _selected(workspace: Workspace, target: str | None) -> list[tuple[EvalSuite,
     folder = workspace.settings.folder
     if target is None:
         own = [(suite, False) for suite in _in_modules(workspace).values()]
-        own += [(suite, False) for suite in _claiming(workspace, folder)]
-        # If the project has none: those that ship cases of their own.
-        return own or [(suite, True) for suite in _installed().values() if suite.folder is not None]
+        places = [folder, *(path for path in _definitions(workspace) if path.is_dir())]
+        own += [(suite, False) for place in places for suite in _claiming(workspace, place)]
+        configured = {app.name for app in apps() if app.configured(workspace.settings)}
+        return own + [(suite, True) for name, suite in _installed().items() if name in configured]
     path = folder / target
     if path.is_dir():
         claiming = _claiming(workspace, path)
@@ -60,6 +62,10 @@ def _selected(workspace: Workspace, target: str | None) -> list[tuple[EvalSuite,
                 f"--eval-dir {target}."
             )
         return [(claiming[0], False)]
+    definition = workspace.definition(target) if not target.endswith(".py") else None
+    if definition is not None:
+        kind = definition.definitions.kind.name
+        raise ConfigurationError(f"{target} is a {kind}, and a {kind} has no evals.{_listed(_installed())}")
     if is_path(target):
         return [(suite, False) for suite in _in_file(workspace, target)]
     ours = _in_modules(workspace)
@@ -68,9 +74,19 @@ def _selected(workspace: Workspace, target: str | None) -> list[tuple[EvalSuite,
     installed = _installed()
     if target in installed:
         return [(installed[target], True)]
-    known = sorted({*ours, *installed})
-    listed = f" Suites: {', '.join(known)}." if known else " No suite is installed."
-    raise ConfigurationError(f"There is no eval suite '{target}'.{nearest(target, known)}{listed}")
+    known = {*ours, *installed}
+    raise ConfigurationError(f"There is no eval suite '{target}'.{nearest(target, known)}{_listed(known)}")
+
+
+def _listed(names: Iterable[str]) -> str:
+    known = sorted(names)
+    return f" Suites: {', '.join(known)}." if known else " No suite is installed."
+
+
+def _definitions(workspace: Workspace) -> Iterator[Path]:
+    """The definitions of the project and the user."""
+    for definitions in workspace.catalog.every_definitions():
+        yield from definitions.paths(shipped=False)
 
 
 def _with_cases(workspace: Workspace, suite: EvalSuite, installed: bool) -> Chosen | None:

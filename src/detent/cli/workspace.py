@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from detent.kernel.errors import ConfigurationError, FlowNotFound, RunNotFound
+from detent.kernel.errors import ConfigurationError, DetentError, FlowNotFound, RunNotFound
 from detent.runtime.catalog import Catalog, Found, is_path
+from detent.runtime.plugs import RunStart
 from detent.runtime.settings import Settings, read_settings
 from detent.runtime.store_url import shown_url, store_url
 from detent.runtime.wiring import store_for
 
 if TYPE_CHECKING:
+    from detent.dispatch.dispatcher import DispatchSettings
     from detent.engine.engine import Engine
     from detent.engine.flow import Flow
     from detent.engine.ports import Store, Tape
@@ -134,7 +136,20 @@ class Workspace:
         """The flow that a command line names: the definition's, if it names a definition."""
         if definition is None:
             return self.catalog.pick(target)
+        # Found by its name, a definition is found again by it, on another machine too.
+        if not is_path(target) and (source := self.catalog.look(target)) is not None:
+            return source
         return next(iter(self.catalog.add_file(definition.place).values()))
+
+    def nothing_found(self, target: str, error: DetentError) -> FlowNotFound:
+        """The error that a word means neither a run nor a flow nor a definition; `error` says why no run."""
+        hint = "" if isinstance(error, RunNotFound) else f" {error}"
+        return self.catalog.unknown(target, "run", hint=hint)
+
+    async def run_start(self, flow: Flow, given: Mapping[str, Any]) -> RunStart:
+        """What a run of a flow starts with; its kind makes it of the data given."""
+        kind = self.catalog.kind_of(flow.name)
+        return RunStart(given) if kind is None else await self.catalog.definitions(kind).start(flow, given)
 
     def keep_runs_in(self, store: str) -> None:
         """Use this store instead of the one from the settings."""
@@ -167,6 +182,23 @@ class Workspace:
             logging.configure(self.settings, level)
         elif default is not None:
             logging.configure(self.settings, default)
+
+    def dispatch(self, flows: Iterable[Flow] | None = None) -> DispatchSettings:
+        """Who performs which step, by the settings; of these flows or of all that are loaded.
+
+        Raises:
+            SettingsError: the settings are wrong, or say something about steps or agents that are not there.
+        """
+        from detent.dispatch.executor import DISPATCH_AGENT
+        from detent.runtime.dispatch_settings import dispatch_settings
+
+        catalog, agents = self.catalog, self.catalog.agents()
+        section = self.settings.section("steps")
+        return dispatch_settings(
+            self.settings, [source.flow for source in catalog.all().values()] if flows is None else flows,
+            known_steps=catalog.step_names(section) if section else (), complete=not catalog.left_out,
+            agents=None if agents is None else [DISPATCH_AGENT, *agents], connect=self.trust.ok,
+        )  # fmt: skip
 
     # -- stores and engines ---------------------------------------------------------------------------------
 

@@ -27,6 +27,9 @@ class SchemaHint(dict[str, Any]):
 DISPATCH_AGENT = "dispatch"
 """Name of the built-in agent that performs dispatchable steps."""
 
+NO_MODEL = "no model is configured (write `model: {provider: …}` in the settings; see docs/models.md)"
+"""Why no agent can be asked where the settings name none."""
+
 
 class Availability(NamedTuple):
     """Whether an executor could be asked, found out without any network call."""

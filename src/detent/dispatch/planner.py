@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from detent.dispatch.agent_side import agent_side, highest_level, offered, own_config
 from detent.dispatch.autonomy import AgentRole, AutonomyLevel, StepMode
 from detent.dispatch.config import UNSAID, StepConfig, resolve
-from detent.dispatch.executor import DISPATCH_AGENT, StepExecutor
+from detent.dispatch.executor import DISPATCH_AGENT, NO_MODEL, StepExecutor
 from detent.dispatch.format import JSON
 from detent.dispatch.layers import Layers
 from detent.dispatch.plan import Plan, check_price, point_out
@@ -130,7 +130,7 @@ class Planner:
         source = self.settings.executors
         name = provider or (source.default if source is not None else None)
         if source is None or name is None:
-            return "no executor is configured"
+            return NO_MODEL
         if name not in made:
             try:
                 made[name] = source.make(name)

@@ -325,10 +325,12 @@ class _Reader:
         if fallback is None:
             return
         error = fallback.get("agent_error") or fallback.get("error")
+        reason = str(fallback.get("fallback_reason") or fallback.get("reason") or "fallback")
+        if reason in UNASKED and isinstance(error, Mapping):
+            error = error.get("message")  # its type is no error of an agent
         self._add(
             Decision(
-                entry.seq, entry.at, "fallback", state, "handler", "engine",
-                str(fallback.get("fallback_reason") or fallback.get("reason") or "fallback"),
+                entry.seq, entry.at, "fallback", state, "handler", "engine", reason,
                 failures=(_error_text(error),) if error else (),
                 detail=fallback,
             )
@@ -428,6 +430,8 @@ def render(decisions: Iterable[Decision]) -> str:
     return "\n\n".join(blocks)
 
 
+UNASKED = ("no_executor", "no_intent")
+"""Reasons of a fallback for which no agent was asked."""
 MOST_CHILDREN = 10
 """Most children listed for one decision; of more, only unsuccessful ones are listed, at most this many."""
 
@@ -454,7 +458,8 @@ def _block(decision: Decision) -> list[str]:
     if decision.kind not in ("fallback", "effect"):
         say("decided by", _maker(decision))
     for failure in decision.failures:
-        say("failed first" if decision.kind != "fallback" else "agent said", short(failure, 160))
+        heard = "no agent" if decision.reason in UNASKED else "agent said"
+        say("failed first" if decision.kind != "fallback" else heard, short(failure, 160))
     if decision.kind == "fallback":
         for label, text in _disagreement(decision.detail or {}):
             say(label, text)

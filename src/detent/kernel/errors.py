@@ -6,7 +6,7 @@ ends with when the error reaches it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -123,6 +123,10 @@ class StoreUnavailable(StoreError):
     exit_code = 2
 
 
+class StoreMissing(StoreUnavailable):
+    """There is no store yet, and none was to be made."""
+
+
 class StoreClosed(StoreUnavailable):
     """The store is not open, or not any more."""
 
@@ -226,8 +230,14 @@ class HoldNotOpen(RunStateError):
 class FlowNotFound(ConfigurationError):
     """No flow goes by this name."""
 
-    def __init__(self, name: str, known: Iterable[str], hint: str = "") -> None:
+    def __init__(self, name: str, known: Iterable[str] | Mapping[str, Iterable[str]], hint: str = "") -> None:
+        """`known` are the names of flows, or the names of everything that was looked for, by what it is."""
+        groups = known if isinstance(known, Mapping) else {"flow": known}
+        names = {noun: sorted(group) for noun, group in groups.items()}
         self.name = name
-        self.known = sorted(known)
-        flows = f" Known flows: {', '.join(self.known)}." if self.known else " No flow is registered."
-        super().__init__(f"There is no flow '{name}'.{nearest(name, self.known)}{flows}{hint}")
+        self.known = sorted({one for group in names.values() for one in group})
+        *nouns, last = names
+        sought = f"{', '.join(nouns)} or {last}" if nouns else last
+        listed = "".join(f" Known {noun}s: {', '.join(group)}." for noun, group in names.items() if group)
+        none = " No flow is registered." if not listed else ""
+        super().__init__(f"There is no {sought} '{name}'.{nearest(name, self.known)}{listed}{none}{hint}")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from detent.adapters.mcp.server import McpServer
+    from detent.authoring.problem import Problem
     from detent.engine.flow import Flow
     from detent.engine.ports import Store
     from detent.engine.tools import Tool
@@ -93,8 +94,17 @@ class Catalog:
         """The flow of a name; `FlowNotFound` lists the known flows."""
         source = self.look(name)
         if source is None:
-            raise FlowNotFound(name, self.all(), self.may_be_left_out)
+            raise self.unknown(name)
         return source
+
+    def unknown(self, name: str, *also: str, hint: str = "") -> FlowNotFound:
+        """The error that a name means nothing: it tells what there is. `also` says what else it could have
+        meant."""
+        names: dict[str, Iterable[str]] = dict.fromkeys(also, ())
+        names["flow"] = [flow for flow in self.all() if self.kind_of(flow) is None]
+        names["application"] = [flow for app in apps() for flow in app.flows]
+        names |= {definitions.kind.name: definitions.names() for definitions in self.every_definitions()}
+        return FlowNotFound(name, names, f"{self.may_be_left_out}{hint}")
 
     def find(self, target: str) -> Found | None:
         """The flow a command line names; None if no flow has that name."""
@@ -182,6 +192,12 @@ class Catalog:
         if any(name not in names for name in configured):
             gather(self.flows_of_apps())
         return list(names)
+
+    def model_problems(self, flow: Flow) -> list[Problem]:
+        """Steps of a flow that an agent should perform, though no model can be asked."""
+        from detent.runtime.dispatch_settings import model_problems
+
+        return model_problems(self.settings, flow)
 
     def agents(self) -> list[str] | None:
         """The agents that definitions and settings may name; None if plugins, which may add agents, are left

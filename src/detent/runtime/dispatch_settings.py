@@ -19,6 +19,7 @@ from detent.runtime.executors import NOBODY, ConfiguredExecutors
 from detent.runtime.settings import PREFIX, Settings, SettingsError, alike, known_secrets
 
 if TYPE_CHECKING:
+    from detent.authoring.problem import Problem
     from detent.dispatch.plan import Plan
     from detent.engine.flow import Flow
 
@@ -60,6 +61,33 @@ def dispatch_settings(
     if reading.problems:
         raise SettingsError("The settings", reading.problems)
     return read
+
+
+def model_problems(settings: Settings, flow: Flow) -> list[Problem]:
+    """W005: steps of a flow that an agent should perform, though no model can be asked."""
+    from detent.authoring.problem import NOWHERE, Place, Problem
+    from detent.dispatch.dispatcher import Dispatcher
+
+    try:
+        read = dispatch_settings(settings, [flow], agents=None, complete=False, connect=False)
+    except SettingsError:
+        return []  # reported with the settings
+    dispatcher = Dispatcher(read)
+    problems: list[Problem] = []
+    for step in flow.every_step():
+        plan = dispatcher.plan_for(flow, step, read.force_deterministic)
+        asked = plan.agent and plan.config.autonomy is not AutonomyLevel.OPERATOR
+        if not asked and not (plan.alone and not read.force_deterministic):
+            continue
+        reason = ConfiguredExecutors(settings).absent(plan.config.provider)
+        if reason is None:
+            continue
+        fate = "no handler can perform it instead" if plan.alone else "the handler will run"
+        message = f"step '{plan.qualified}' is an agent's, but {fate}: {reason}."
+        file, _, line = (place_of(settings, plan.resolved.sources["mode"], "mode") or "").partition(", line ")
+        place = Place(file, int(line)) if line.isdigit() else NOWHERE
+        problems.append(Problem("W005", message, place))
+    return problems
 
 
 def place_of(settings: Settings, layer: str, field: str) -> str | None:

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from detent.dispatch.executor import NO_MODEL
 from detent.engine import logger
 from detent.kernel.errors import ConfigurationError, IntegrationMissing, nearest
 from detent.runtime.settings import Settings
@@ -170,6 +171,24 @@ class ConfiguredExecutors:
             return f"{place}: models.{name}: {why}" if place else f"provider '{name}': {why}"
         except IntegrationMissing as error:
             logger.debug("executor.missing", provider=name, error=str(error))
+        return None
+
+    def absent(self, provider: str | None = None) -> str | None:
+        """Why a provider, or the default one, cannot be asked: none is configured or its package is missing.
+
+        None where it can be, and where its settings are wrong, which is reported with them.
+        """
+        name = provider or self.default
+        if name is None:
+            return NO_MODEL
+        try:
+            entry = self.provider(name)
+            if entry.kind in KINDS:
+                self._model(entry)
+        except ConfigurationError as error:
+            logger.debug("executor.refused", provider=name, error=str(error))
+        except IntegrationMissing as error:
+            return str(error)
         return None
 
     # -- making ---------------------------------------------------------------------------------------------

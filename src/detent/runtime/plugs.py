@@ -73,6 +73,9 @@ class Project(Protocol):
     def step_names(self, configured: Iterable[str] = ()) -> list[str]:
         """Names that settings may use for steps, of all known flows."""
 
+    def model_problems(self, flow: Flow) -> list[Problem]:
+        """Steps of a flow that an agent should perform, though no model can be asked."""
+
 
 class Plug:
     """What a kind and an application have in common. Everything but the name may be left as it is."""
@@ -207,6 +210,15 @@ class Description(NamedTuple):
     remarks: Sequence[str] = ()
 
 
+class RunStart(NamedTuple):
+    """What a run starts with."""
+
+    data: Mapping[str, Any]
+    tags: Sequence[str] = ()
+    deterministic: bool = False
+    """Whether the data switch agents off for the run."""
+
+
 class Drawing(NamedTuple):
     """Options of a drawing."""
 
@@ -256,9 +268,13 @@ class Definitions:
         with a sentence about each unusable one."""
         return ()
 
-    def paths(self) -> Iterable[Path]:
-        """Every definition found by name, valid or not."""
+    def paths(self, *, shipped: bool = True) -> Iterable[Path]:
+        """Every definition found by name, valid or not; with those that ship, or without."""
         return ()
+
+    def names(self) -> Iterable[str]:
+        """The names by which definitions are found."""
+        return [path.name if path.is_dir() else path.stem for path in self.paths()]
 
     def check(self, paths: Sequence[Path]) -> list[Checked]:
         """Check definitions: every problem of each."""
@@ -267,7 +283,7 @@ class Definitions:
         results: list[Checked] = []
         for path in paths:
             try:
-                results.append(checked_flow(self.flows(path)[0]))
+                results.append(checked_flow(self.flows(path)[0], self.project))
             except ConfigurationError as error:
                 results.append(Checked(path.name, problems_of(error)))
         return results
@@ -287,6 +303,14 @@ class Definitions:
     async def taken(self, path: Path, store: Store, run_id: str) -> Any:
         """The path that a run took, for its drawing."""
         return await path_taken(store, run_id)
+
+    async def start(self, flow: Flow, given: Mapping[str, Any]) -> RunStart:
+        """What a run of a definition's flow starts with, made of the data given.
+
+        Raises:
+            ConfigurationError: the data do not fit the definition, or something that a run needs is missing.
+        """
+        return RunStart(given)
 
     async def try_step(
         self, flow: Flow, step: str, data: Mapping[str, Any], dispatch: DispatchSettings
@@ -311,16 +335,21 @@ class App(Plug):
     flows: Sequence[str] = ()
     """Names of the flows it makes."""
 
+    def configured(self, settings: Settings) -> bool:
+        """Whether the project is set up for it."""
+        return self.name in settings.values
+
     def make(self, settings: Settings) -> Iterable[Flow]:
         """Its flows."""
         raise NotImplementedError
 
 
-def checked_flow(flow: Flow) -> Checked:
-    """Check the table and the steps of a flow."""
+def checked_flow(flow: Flow, project: Project) -> Checked:
+    """Check the table and the steps of a flow, and that there is a model for those that are an agent's."""
     from detent.authoring.problem import as_problem
 
-    return Checked(flow.name, [as_problem(problem) for problem in flow.problems()], len(flow.steps))
+    problems = [as_problem(problem) for problem in flow.problems()]
+    return Checked(flow.name, problems or project.model_problems(flow), len(flow.steps))
 
 
 async def path_taken(store: Store, run_id: str) -> Any:

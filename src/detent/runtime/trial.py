@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+from detent.authoring.names import unique_match
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.tools import Tool, Toolbox
 from detent.kernel.budget import Budget
@@ -131,7 +132,9 @@ class Rehearsal:
 async def try_step(
     flow: Flow, step: str, data: Mapping[str, Any], *, dispatch: DispatchSettings | None = None
 ) -> Trial:
-    """Perform one step of a flow on the given data. Queries are made; effects are recorded, not performed.
+    """Perform one step of a flow, by its name or a unique beginning of it, on the given data.
+
+    Queries are made; effects are recorded, not performed.
 
     Raises:
         ConfigurationError: the flow has no such step.
@@ -139,11 +142,13 @@ async def try_step(
     from detent.adapters.stores.memory import MemoryStore
 
     names = {flow.machine.named(state): state for state in flow.steps}
-    if step not in names:
+    named = unique_match(step, names)
+    if named is None:
         known = ", ".join(names)
         raise ConfigurationError(
             f"Flow '{flow.name}' has no step '{step}'.{nearest(step, names)} Steps: {known}."
         )
+    step = named
     entries = await Rehearsal(flow).entries(MemoryStore(), names[step], data, dispatch)
     run = Run("")
     for entry in entries:
@@ -156,7 +161,10 @@ async def try_step(
                 tuple(body.looked), effects,
             )  # fmt: skip
         if isinstance(body, Moved):
-            return Trial(step, body.to, body.reason, body.by, body.set, tuple(body.looked))
+            failed = body.by == "engine"  # nobody else decides for a step that failed
+            error = str(body.detail.get("error") or body.reason) if failed else None
+            looked = tuple(body.looked)
+            return Trial(step, body.to, body.reason, body.by, body.set, looked, error=error)
         run.apply(entry)
     question = next((hold.question or name for name, hold in run.holds.items()), None)
     return Trial(step, reason=run.reason, question=question, error=run.error)

@@ -10,6 +10,7 @@ import pytest
 
 from detent.authoring.problem import DocumentError
 from detent.dispatch.config import StepConfig
+from detent.dispatch.executor import NO_MODEL
 from detent.flows.workflow.checks import check_read
 from detent.flows.workflow.reading import Read
 from detent.flows.workflow.registry import Action, Agent, Generator
@@ -773,9 +774,15 @@ CASES = [
         (4, 55),
         "steps[0].config.mode",
         says="the handler will run",
-        executor=False,
+        no_model=lambda: NO_MODEL,
     ),
-    steps("W005", "- {name: a, type: agent, agent: reviewer}", (4, 19), "steps[0].type", executor=False),
+    steps(
+        "W005",
+        "- {name: a, type: agent, agent: reviewer}",
+        (4, 19),
+        "steps[0].type",
+        no_model=lambda: NO_MODEL,
+    ),
     steps(
         "W006",
         "- {name: a, type: python, action: ship, args: [x], config: {mode: agent, autonomy: approver}}",
@@ -847,7 +854,7 @@ def test_every_code_has_a_broken_file() -> None:
 )  # fmt: skip
 def test_a_right_file_has_no_problem(text: str) -> None:
     """D-61: the accepting side."""
-    assert problems_of(text_of(text), executor=True, tools=["post.send", "post.rates"]) == []
+    assert problems_of(text_of(text), tools=["post.send", "post.rates"]) == []
 
 
 def test_a_step_sees_what_has_finished_before_it() -> None:
@@ -994,12 +1001,14 @@ def test_tools_of_agents_and_generators_are_looked_for_as_well() -> None:
 def test_settings_of_a_step_beat_each_other_as_when_it_runs() -> None:
     """A qualified key beats a bare one, and the file both. 1.3."""
     text = text_of("- {name: a, type: python, action: log, config: {mode: deterministic}}\n")
-    assert problems_of(text, executor=False, steps={"a": {"mode": "agent"}}) == []
+    assert problems_of(text, no_model=lambda: NO_MODEL, steps={"a": {"mode": "agent"}}) == []
     text = text_of("- {name: a, type: python, action: log}\n")
     layers = {"a": {"mode": "agent"}, "workflow/flow/a": StepConfig.read({"mode": "deterministic"})}
-    assert problems_of(text, executor=False, steps=layers) == []
-    assert [one.code for one in problems_of(text, executor=False, steps={"a": {"mode": "agent"}})] == ["W005"]
-    assert problems_of(text, executor=False, steps={"a": {"mode": "agent"}}, forced=True) == []
+    assert problems_of(text, no_model=lambda: NO_MODEL, steps=layers) == []
+    assert [
+        one.code for one in problems_of(text, no_model=lambda: NO_MODEL, steps={"a": {"mode": "agent"}})
+    ] == ["W005"]
+    assert problems_of(text, no_model=lambda: NO_MODEL, steps={"a": {"mode": "agent"}}, forced=True) == []
 
 
 # -- all at once --------------------------------------------------------------------------------------------
@@ -1019,7 +1028,7 @@ steps:
   - {name: d, type: python, action: ship, kwargs: {cuont: 1}, requires: [gti]}
 outputs: {x: "${{ steps.nothing.output }}", y: "${{ 1 + }}"}
 """,
-        executor=False,
+        no_model=lambda: NO_MODEL,
     )
     assert [(one.code, one.path) for one in found] == [
         ("E019", "inputs.n.default"), ("E001", "steps[0].action"), ("E016", "steps[0].when"),

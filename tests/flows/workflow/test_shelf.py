@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from detent.authoring.problem import DocumentError
+from detent.dispatch.executor import NO_MODEL
 from detent.flows.workflow.checks import check_read
 from detent.flows.workflow.project_registry import registry_for
 from detent.flows.workflow.shelf import SHIPPED, WorkflowNotFound, WorkflowShelf, is_path
@@ -225,6 +226,9 @@ def test_a_shipped_workflow_validates_cleanly_with_what_ships_and_no_executor(
     registered = registry_for(settings, Catalog(settings), environ={})
     shelf = WorkflowShelf(None)
     found = check_read(
-        shelf.load(path), registered, find=shelf.finder(path.parent), settings=CheckSettings(executor=False)
+        shelf.load(path),
+        registered,
+        find=shelf.finder(path.parent),
+        settings=CheckSettings(no_model=lambda: NO_MODEL),
     )
     assert found == []

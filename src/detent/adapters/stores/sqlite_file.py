@@ -14,7 +14,14 @@ from detent.adapters.disk import PRIVATE_FILE, PRIVATE_FOLDER, keep_private
 from detent.adapters.stores.sqlite_guard import SQLiteGuard
 from detent.adapters.stores.sqlite_reading import ReadableCopy, cannot_be_written, reading_uri
 from detent.adapters.stores.sqlite_remains import remains_of
-from detent.kernel.errors import StoreDamaged, StoreError, StoreLost, StoreTooNew, StoreUnavailable
+from detent.kernel.errors import (
+    StoreDamaged,
+    StoreError,
+    StoreLost,
+    StoreMissing,
+    StoreTooNew,
+    StoreUnavailable,
+)
 
 APPLICATION_ID = 0x44544E54
 """Marks a file as ours (`DTNT`)."""
@@ -114,9 +121,7 @@ class SQLiteFile:
             if not self.create:
                 if self.path.is_symlink():
                     raise StoreUnavailable(f"The store {self.path} is a symbolic link that leads to no file.")
-                raise StoreUnavailable(
-                    f"There is no store at {self.path} yet. The first `detent run` makes one."
-                )
+                raise StoreMissing(f"There is no store at {self.path} yet. The first `detent run` makes one.")
             if folder.name == ".detent" and folder.parent.is_dir():
                 self._make_own(folder)
             self._make_private()

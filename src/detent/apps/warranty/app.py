@@ -64,6 +64,12 @@ class Warranty(App):
             variable = str(crm.get(f"{key}_env") or Crm.model_fields[f"{key}_env"].default)
             yield KeyUse(variable, host, "tools.crm", settings.of_project("tools", "crm"))
 
+    def configured(self, settings: Settings) -> bool:
+        """Whether the project has its heading, or parts of it at the top."""
+        from detent.apps.warranty.own_heading import at_the_top
+
+        return super().configured(settings) or bool(at_the_top(settings))
+
     def make(self, settings: Settings) -> Iterable[Flow]:
         """The flows of the mailbox, for their runs in a store."""
         from detent.apps.warranty.mailbox import flows

@@ -61,13 +61,20 @@ class Playbooks(Definitions):
 
     def flows(self, path: Path, name: str | None = None) -> list[Flow]:
         """The flow of a folder; `DocumentError` lists every problem."""
+        if (reason := _belongs_to_application(path)) is not None:
+            raise ConfigurationError(reason)
         return [playbook_of(self.settings, path, tools=self.project.served())]
 
-    def paths(self) -> list[Path]:
-        """The playbooks in the project's folder and under `playbooks/`, right or wrong."""
+    def paths(self, *, shipped: bool = True) -> list[Path]:
+        """The playbooks in the project's folder and under `playbooks/`, right or wrong; not those of
+        applications."""
         folders = (self.settings.folder, self.settings.folder / HOME)
         inside = (path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir()))
-        return [path for path in inside if not path.name.startswith(".") and self.claims(path)]
+        return [
+            path
+            for path in inside
+            if not path.name.startswith(".") and self.claims(path) and _belongs_to_application(path) is None
+        ]
 
     def all(self, tell: Callable[[str], None]) -> Iterator[tuple[list[Flow], bool]]:
         """The flows of those playbooks; `tell` reports broken ones."""
@@ -88,8 +95,13 @@ class Playbooks(Definitions):
         """Check every file of each folder."""
         results: list[Checked] = []
         for path in paths:
-            problems = problems_of(self.settings, path, tools=self.project.served())
             playbook, _ = read_playbook(path)
+            if (reason := _belongs_to_application(path)) is not None:
+                results.append(Checked(path.name, [Problem("", reason)], len(playbook.steps)))
+                continue
+            problems = problems_of(self.settings, path, tools=self.project.served())
+            if not any(problem.severity == "error" for problem in problems):
+                problems += self.project.model_problems(self.flows(path)[0])
             name = playbook.manifest.name or path.name
             results.append(
                 Checked(name, problems, len(playbook.steps), _display_path(path, self.settings.folder))
@@ -136,6 +148,20 @@ def find_playbook(reference: str, folder: Path) -> Path:
     raise ConfigurationError(
         f"There is no playbook '{reference}': neither a folder nor a name under {HOME}/."
         f"{nearest(reference, known)}{listed} Start one with: detent playbook new DIR"
+    )
+
+
+def _belongs_to_application(folder: Path) -> str | None:
+    """What to do with a folder whose steps need the functions of the application of the same name; None for
+    a playbook that stands by itself."""
+    from detent.runtime.plugs import apps
+
+    name = read_playbook(folder)[0].manifest.name
+    if name not in {app.name for app in apps()}:
+        return None
+    return (
+        f"{folder.name}/ belongs to the application '{name}', which brings the functions of its steps. "
+        f"Work in the project's folder and name the application: detent check {name}"
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from detent.adapters.mail.send_email import EmailSender
 from detent.adapters.stores.memory import MemoryStore
+from detent.authoring.names import unique_match
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.flows.playbook.flow import PlaybookFlow
 from detent.flows.playbook.history import response_text
@@ -130,9 +131,8 @@ def step_named(flow: PlaybookFlow, reference: str) -> str:
             raise ConfigurationError(f"Step '{name}' cannot be reached from the start, so it is never done.")
         return str(name)
     known = list(flow.playbook.steps)
-    matches = [step for step in known if reference and step.casefold().startswith(reference.casefold())]
-    if len(matches) == 1:
-        return matches[0]
+    if (match := unique_match(reference, known)) is not None:
+        return match
     raise ConfigurationError(
         f"Playbook '{flow.name}' has no step '{reference}'.{nearest(reference, known)} "
         f"Steps: {', '.join(known)}."

@@ -42,9 +42,9 @@ def described(
     dispatch = dispatch_settings(settings, [], agents=agents, complete=False, deterministic=forced)
     steps = _Steps(spec, settings, dispatch, registry)
     return {
-        "workflow": spec.name,
+        "flow": spec.name,
         "description": spec.description,
-        "file": file,
+        "place": file,
         "inputs": [_input(entry) for entry in spec.inputs.values()],
         "steps": [steps.plain(step, path) for step, path in _paths(spec)],
         "outputs": None if spec.outputs is None else dict(spec.outputs),
@@ -106,7 +106,12 @@ class _Steps:
 
     def plain(self, step: StepSpec, path: str) -> dict[str, Any]:
         """A step and how it is performed."""
-        described: dict[str, Any] = {"path": path, "name": step.name, "type": step.type.value}
+        described: dict[str, Any] = {
+            "step": f"{self.scope}/{step.name}",
+            "path": path,
+            "name": step.name,
+            "type": step.type.value,
+        }
         action = self._action(step)
         for name in ("action", "agent", "generator", "workflow"):
             named = getattr(step, name, None)
@@ -200,7 +205,7 @@ def description(described: dict[str, Any]) -> Description:
 
     fields = [
         ("description", described["description"]),
-        ("file", described["file"]),
+        ("file", described["place"]),
         ("outputs", ", ".join(described["outputs"] or ()) or "the last step's"),
     ]
     inputs = [
@@ -231,9 +236,7 @@ def description(described: dict[str, Any]) -> Description:
             *(f"{warning['code']} {warning['message']}" for warning in step.get("warnings", ())),
         )
     ]
-    return Description(
-        described, described["workflow"], fields, [table for table in tables if table[1]], remarks
-    )
+    return Description(described, described["flow"], fields, [table for table in tables if table[1]], remarks)
 
 
 def _default(entry: Mapping[str, Any]) -> str:

@@ -14,30 +14,35 @@ from detent.authoring.problem import DocumentError, Place, Problem
 from detent.engine.tools import Tool, ToolError, tools_of
 from detent.flows.workflow import events
 from detent.flows.workflow.project_registry import registry_for
+from detent.flows.workflow.run_data import INDEX, ITEM, OUTER
 from detent.flows.workflow.settings import WorkflowSettings, project_workflows, user_workflows
 from detent.flows.workflow.shelf import WorkflowShelf, files_of
 from detent.flows.workflow.single_step import ONLY, only, step_named
 from detent.flows.workflow.spec import SubworkflowStep, WorkflowSpec
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.key_hosts import KeyHosts, guarded_fetch
-from detent.runtime.plugs import Checked, Definitions, Description, Drawing
+from detent.runtime.plugs import Checked, Definitions, Description, Drawing, RunStart
 from detent.runtime.settings import PREFIX, Settings, alike
 
 if TYPE_CHECKING:
     from detent.adapters.guarded import Guarded
     from detent.adapters.project.checkpoints import Checkpoints
+    from detent.dispatch.dispatcher import DispatchSettings
     from detent.engine.flow import Flow
     from detent.engine.ports import Store
     from detent.flows.workflow.events import Listener
     from detent.flows.workflow.flow import Compiled
     from detent.flows.workflow.registry import Registry, ValidationStage
     from detent.runtime.plugs import Kind, Project
+    from detent.runtime.trial import Trial
 
 STATE = ".detent"
 """Folder of a project in which runs keep their files."""
 MIGRATIONS_NAME = "DETENT_MIGRATIONS"
 """Name in a plugin that holds migrations by workflow, for runs begun under an earlier version of its file. A
 key is the old fingerprint, as shown in the refusal; the value a function from the run to a `Migration`."""
+STEPS = "steps"
+"""Key under which the data of a trial give results of other steps, as expressions read them."""
 TIMED_OUT = 124
 """Exit code of a stage that timed out, as of the program `timeout`."""
 MOST_SAID = 20_000
@@ -172,7 +177,7 @@ class Workflows(Definitions):
         read = shelf.load(file)
         check_settings = CheckSettings(
             {tool.name for tool in self.tools}, settings.section("steps"), settings.section("agents"),
-            executor=ConfiguredExecutors(settings).default is not None,
+            no_model=ConfiguredExecutors(settings).absent,
             forced=forced or settings.force_deterministic, workflows=tuple(shelf.names()),
         )  # fmt: skip
         return read.partial, check_read(read, self.registry, shelf.finder(file.parent), check_settings)
@@ -305,9 +310,14 @@ class Workflows(Definitions):
         for clash in clashes:
             tell(f"The steps of these workflows are left out. {clash}")
 
-    def paths(self) -> list[Path]:
-        """Return the files on the shelf, right or wrong."""
-        return list(dict.fromkeys(listed.file for listed in self.shelf.all()))
+    def paths(self, *, shipped: bool = True) -> list[Path]:
+        """Return the files on the shelf, right or wrong; with those that ship, or without."""
+        listed = (entry for entry in self.shelf.all() if shipped or entry.source != "builtin")
+        return list(dict.fromkeys(entry.file for entry in listed))
+
+    def names(self) -> list[str]:
+        """Return the names of the workflows on the shelf."""
+        return list(self.shelf.names())
 
     def check(self, paths: Sequence[Path]) -> list[Checked]:
         """Check files, and what the settings say about their steps."""
@@ -385,6 +395,53 @@ class Workflows(Definitions):
         """Return the names of the agents that workflow files may name and settings may configure."""
         return list(self.registry.agents.names)
 
+    # -- runs -----------------------------------------------------------------------------------------------
+
+    async def start(self, flow: Flow, given: Mapping[str, Any]) -> RunStart:
+        """Return the data of a run with these inputs.
+
+        Raises:
+            InputsError: some inputs do not fit; it lists all of them.
+            PrerequisitesMissing: some prerequisites are missing; it lists all of them.
+        """
+        from detent.flows.workflow.runs import WorkflowRuns
+
+        runs = WorkflowRuns(self, _spec_of(flow))
+        prepared = runs.prepare(given)
+        await runs.preflight(inputs=prepared.inputs)
+        return runs.run_start(prepared)
+
+    async def try_step(
+        self, flow: Flow, step: str, data: Mapping[str, Any], dispatch: DispatchSettings
+    ) -> Trial:
+        """Try one step on inputs, and on the `steps`, `item` and `index` that its expressions read.
+
+        Raises:
+            ConfigurationError: there is no such step, it consists of others, or the inputs do not fit.
+        """
+        from detent.flows.workflow.description import PERFORMED
+        from detent.flows.workflow.runs import WorkflowRuns
+        from detent.runtime.trial import try_step
+
+        spec = _spec_of(flow)
+        chosen = step_named(spec, step)
+        if chosen.type not in PERFORMED:
+            inner = ", ".join(inside.name for inside in chosen.inner)
+            parts = f"try one of the steps in it: {inner}" if inner else "only a run can show what it does"
+            raise ConfigurationError(
+                f"Step '{chosen.name}' is a {chosen.type.value} step, performed as part of a run; {parts}."
+            )
+        runs = WorkflowRuns(self, spec)
+        values = {
+            name: data[name] for name in (STEPS, ITEM, INDEX) if name in data and name not in spec.inputs
+        }
+        prepared = runs.prepare({name: value for name, value in data.items() if name not in values})
+        outputs = values.pop(STEPS, {})
+        if chosen not in spec.steps or chosen.when is not None:
+            flow = self.flows_of(only(spec, chosen))[0]
+        data = {**runs.run_start(prepared).data, **values, OUTER: outputs}
+        return await try_step(flow, chosen.name, data, dispatch=dispatch)
+
     # -- flows ----------------------------------------------------------------------------------------------
 
     def flows_of(self, spec: WorkflowSpec) -> list[Flow]:
@@ -441,6 +498,13 @@ class Workflows(Definitions):
             return {"exit_code": code, "output": error.message, "duration_ms": 0.0}
         output = (ran["stdout"] + ran["stderr"])[-MOST_SAID:]
         return {"exit_code": ran["exit_code"], "output": output, "duration_ms": ran["duration_ms"]}
+
+
+def _spec_of(flow: Flow) -> WorkflowSpec:
+    """The workflow that a flow was compiled from."""
+    spec = getattr(flow, "workflow", None)
+    assert isinstance(spec, WorkflowSpec)
+    return spec
 
 
 def shelf_for(settings: Settings, environ: Mapping[str, str] | None = None) -> WorkflowShelf:

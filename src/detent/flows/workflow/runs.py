@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from detent.engine import claims
 from detent.engine.fork import UNDONE
@@ -36,10 +36,15 @@ from detent.kernel.entries import Moved
 from detent.kernel.errors import ConfigurationError, RunBusy, RunNotFound, nearest
 from detent.kernel.ids import check_run_id
 from detent.kernel.status import Status
+from detent.runtime.plugs import RunStart
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from detent.adapters.project.checkpoints import Checkpoints
     from detent.engine.engine import Engine
-    from detent.flows.workflow.library import Workflows
+    from detent.flows.workflow.registry import Registry
+    from detent.flows.workflow.shelf import WorkflowShelf
     from detent.kernel.budget import Budget
     from detent.kernel.run import Run
 
@@ -123,12 +128,31 @@ def _unseen(mark: Mapping[str, Any], engine: Engine, asked_at: float | None) -> 
     return asked_at is not None and same_host and bool(receipt["at"] >= asked_at)
 
 
+class WorkflowFiles(Protocol):
+    """What runs need of the workflow files of a project."""
+
+    @property
+    def registry(self) -> Registry:
+        """The registry of everything the files may name."""
+
+    @property
+    def shelf(self) -> WorkflowShelf:
+        """The shelf of workflow files."""
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """The checkpoint files of the project."""
+
+    def base(self, spec: WorkflowSpec) -> Path:
+        """Return the folder from which paths in a file start."""
+
+
 class WorkflowRuns:
     """Starts and finds runs of one workflow."""
 
     def __init__(
         self,
-        workflows: Workflows,
+        workflows: WorkflowFiles,
         spec: WorkflowSpec,
         listener: events.Listener | None = None,
     ) -> None:
@@ -273,15 +297,18 @@ class WorkflowRuns:
             if not await engine.store.set_mark(self._mark(prepared), mine, version):
                 mark, _ = await engine.store.mark(self._mark(prepared))
                 raise RunBusy(str(mark["run"]), "another process")
+        begin = self.run_start(prepared)
         return await engine.start(
-            self.spec.name, self._data(prepared), run_id=run_id, tags=[*tags, f"{TAG}{prepared.hash}"],
-            budget=budget, force_deterministic=deterministic or prepared.forced, config=config, drive=drive,
+            self.spec.name, begin.data, run_id=run_id, tags=[*tags, *begin.tags], budget=budget,
+            force_deterministic=deterministic or begin.deterministic, config=config, drive=drive,
         )  # fmt: skip
 
-    def _data(self, prepared: Prepared) -> dict[str, Any]:
+    def run_start(self, prepared: Prepared) -> RunStart:
+        """Return what a run with these inputs starts with."""
         marks = marks_for(self.spec.inputs)
         data: dict[str, Any] = {INPUTS: marked(prepared.inputs, marks), HASH: prepared.hash}
-        return {**data, SECRETS: marks} if marks else data
+        data |= {SECRETS: marks} if marks else {}
+        return RunStart(data, (f"{TAG}{prepared.hash}",), prepared.forced)
 
     def shadowing(self, selection: str) -> dict[str, Any]:
         """Return the run configuration that shadows steps: comma-separated names, or `all`.
@@ -385,7 +412,7 @@ class WorkflowRuns:
         Raises:
             ConfigurationError: the other run is not one of this workflow.
         """
-        data = self._data(prepared)
+        data = dict(self.run_start(prepared).data)
         if from_run is None:
             return data
         other = await engine.get(from_run)

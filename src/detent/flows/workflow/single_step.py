@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from detent.authoring.names import unique_match
 from detent.flows.workflow.run_data import OUTER, STEP
 from detent.flows.workflow.spec import StepSpec, WorkflowSpec, every
 from detent.kernel.errors import ConfigurationError, nearest
@@ -15,24 +16,24 @@ ONLY = "only-"
 
 
 def step_named(spec: WorkflowSpec, key: str) -> StepSpec:
-    """Return the step of a name, or of a number among the top-level steps.
+    """Return the step of a name or of how only one begins, or of a number among the top-level steps.
 
     Raises:
         ConfigurationError: there is no such step.
     """
-    steps = list(every(spec.steps))
-    for step in steps:
-        if step.name == key:
-            return step
+    steps = {step.name: step for step in every(spec.steps)}
+    if key in steps:
+        return steps[key]
     if key.isdigit():
         if 1 <= int(key) <= len(spec.steps):
             return spec.steps[int(key) - 1]
         raise ConfigurationError(
             f"Workflow '{spec.name}' has steps 1 to {len(spec.steps)}; there is no step {key}."
         )
-    names = [step.name for step in steps]
+    if (match := unique_match(key, steps)) is not None:
+        return steps[match]
     raise ConfigurationError(
-        f"Workflow '{spec.name}' has no step '{key}'.{nearest(key, names)} Steps: {', '.join(names)}."
+        f"Workflow '{spec.name}' has no step '{key}'.{nearest(key, steps)} Steps: {', '.join(steps)}."
     )
 
 

@@ -6,7 +6,7 @@ The file's own layer and the project's `steps` are merged as when the step runs;
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -24,6 +24,11 @@ DISPATCH_AGENT = "dispatch"
 """The agent that performs python steps in agent mode; it always exists."""
 
 
+def no_doubt() -> str | None:
+    """Whether there is a model is not known, so no reason is given why not."""
+    return None
+
+
 class CheckSettings(NamedTuple):
     """The project in which a workflow is checked, as far as it is known."""
 
@@ -31,8 +36,8 @@ class CheckSettings(NamedTuple):
     """The callable tools; None if they are not known."""
     steps: Mapping[str, Any] = {}
     agents: Mapping[str, Any] = {}
-    executor: bool | None = None
-    """Whether an executor is configured; None if that is not known."""
+    no_model: Callable[[], str | None] = no_doubt
+    """Gives the reason why no model can be asked, or None."""
     forced: bool = False
     """Whether agents are switched off."""
     workflows: tuple[str, ...] = ()
@@ -128,11 +133,11 @@ class Performers:
             self.findings.at(
                 step, _config_part(step, source, "autonomy"), code, f"{_layer_prefix(source)}{message}"
             )
-        if self.settings.executor is False and resolved.config.autonomy is not AutonomyLevel.OPERATOR:
+        if resolved.config.autonomy is AutonomyLevel.OPERATOR:
+            return
+        if (reason := self.settings.no_model()) is not None:
             source = resolved.sources["mode"]
-            message = (
-                f"{_layer_prefix(source)}mode: agent, but no executor is configured: the handler will run."
-            )
+            message = f"{_layer_prefix(source)}mode: agent, but the handler will run: {reason}."
             self.findings.at(step, _config_part(step, source, "mode"), "W005", message)
 
     def agent_config(self, step: StepSpec, source: str, mode: StepMode | None) -> None:
@@ -148,8 +153,8 @@ class Performers:
                 f"{_layer_prefix(source)}mode means nothing to {a(step)} step; an agent is asked as always."
             )
             self.findings.at(step, _config_part(step, source, "mode"), "W004", message)
-        if self.settings.executor is False and handlerless and not self.settings.forced:
-            message = f"no executor is configured, and {a(step)} step cannot run without one."
+        if handlerless and not self.settings.forced and (reason := self.settings.no_model()) is not None:
+            message = f"{a(step)} step cannot run without a model: {reason}."
             self.findings.at(step, "type", "W005", message)
 
     def resolved(

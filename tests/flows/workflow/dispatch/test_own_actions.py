@@ -270,7 +270,7 @@ class TestAgentSteps:
         """D-29, W005."""
         ran = await shop.run("shop")
         assert ran.run.status is Status.FAILED
-        assert "needs an agent: no executor is configured" in ran.result.error
+        assert "needs an agent: no model is configured" in ran.result.error
 
     async def test_the_settings_of_an_agent_apply_by_its_name(self, shop):
         """1.3, D-53: `agents` chooses the model; a step's own entry beats it."""

@@ -15,7 +15,7 @@ import pytest
 from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.cli.main import run as detent
 from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
-from detent.dispatch.executor import StepExecutor
+from detent.dispatch.executor import NO_MODEL, StepExecutor
 from detent.dispatch.prompt import LEAD_IN
 from detent.engine.schemas import misfits
 from detent.flows.workflow.actions import SHIPPED
@@ -463,7 +463,7 @@ class TestEdgeCases:
         ran = await project.run("one", executor=executor)
         warning = ran.heard.one("dispatch.no_executor")
         assert warning.level == logging.WARNING
-        assert warning["why_not"] == ("no key is set" if there else "no executor is configured")
+        assert warning["why_not"] == ("no key is set" if there else NO_MODEL)
         assert ran.output("work") == ADA
         assert ran.heard.sequence() == "M no_executor F D"
 

@@ -353,7 +353,7 @@ def test_what_to_check_is_said_in_one_way(detent, put, words):
     put(GREET)
     checked = detent("workflow", "validate", *words)
     assert checked.code == 2
-    assert "or --all" in checked.err
+    assert "or pass --all" in checked.err
 
 
 @pytest.mark.parametrize("command", ["show", "validate", "viz"])

@@ -87,7 +87,7 @@ class TestCancel:
         await engine.cancel(waiting.id)
         run = await engine.get(waiting.id)
         assert (run.status, run.holds) == (Status.CANCELLED, {})
-        with pytest.raises(HoldNotOpen, match="it has ended as cancelled"):
+        with pytest.raises(HoldNotOpen, match="has ended as cancelled"):
             await engine.release(run.id, 1, hold=token)
 
     async def test_a_run_that_has_ended_cannot_be_cancelled(self, bench):

@@ -188,7 +188,7 @@ async def _report(workspace: Workspace, selection: _Selection) -> tuple[list[Ste
         if selection.flow is not None and names and not selection.by_runs and not agreement.steps:
             flows = await workspace.known(store)
             if selection.flow not in flows:
-                raise FlowNotFound(selection.flow, [*names, *flows])
+                raise FlowNotFound(selection.flow, {"flow": [*names, *flows]})
         for wanted_step in selection.steps:
             if not any(means(wanted_step, step) for step in agreement.steps):
                 known_steps = places_of(await workspace.known(store))

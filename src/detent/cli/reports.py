@@ -71,7 +71,7 @@ async def metrics(
             return
         names = list(dict.fromkeys(name for name, _, _ in await store.flows()))
         if flow is not None and flow not in names:
-            raise FlowNotFound(flow, names)
+            raise FlowNotFound(flow, {"flow": names})
         day = None if after is None else int(after // 86400)
         summaries = [flow_metrics(await store.edges(name, day)) for name in ([flow] if flow else names)]
     if options.json:

@@ -306,7 +306,7 @@ class Workspace:
                     f"Flow '{name}' was run from {place}, which you have not run or trusted on this machine. "
                     f"Look at it, then name it: --plugin {place}"
                 )
-            known = FlowNotFound(name, engine.flows)
+            known = FlowNotFound(name, {"flow": engine.flows})
             raise ConfigurationError(f"{known} Name the file or module it is in with --plugin.")
 
     async def known(self, store: Store) -> dict[str, Flow]:

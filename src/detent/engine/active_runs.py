@@ -212,7 +212,7 @@ class ActiveRuns:
         """A flow by name, checked."""
         flow = self.flows.get(name)
         if flow is None:
-            raise FlowNotFound(name, self.flows)
+            raise FlowNotFound(name, {"flow": self.flows})
         flow.check()
         return flow
 

@@ -230,10 +230,9 @@ class HoldNotOpen(RunStateError):
 class FlowNotFound(ConfigurationError):
     """No flow goes by this name."""
 
-    def __init__(self, name: str, known: Iterable[str] | Mapping[str, Iterable[str]], hint: str = "") -> None:
-        """`known` are the names of flows, or the names of everything that was looked for, by what it is."""
-        groups = known if isinstance(known, Mapping) else {"flow": known}
-        names = {noun: sorted(group) for noun, group in groups.items()}
+    def __init__(self, name: str, known: Mapping[str, Iterable[str]], hint: str = "") -> None:
+        """`known` are the names of everything that was looked for, by what it is: `{"flow": […]}`."""
+        names = {noun: sorted(group) for noun, group in known.items()}
         self.name = name
         self.known = sorted({one for group in names.values() for one in group})
         *nouns, last = names

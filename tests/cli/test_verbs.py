@@ -257,3 +257,18 @@ def test_steps_show_says_that_the_handler_performs_a_step_without_a_model(shop, 
     assert "NoExecutor" not in why
     assert "agent said" not in why
     assert "no model is configured" in why
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("logging: {level: LOUD}", "'logging.level' takes one of debug, info, warning, error."),
+        ("logging: {format: xml}", "'logging.format' takes one of text, json, console."),
+    ],
+)
+def test_a_wrong_value_of_the_log_is_found_by_every_command(detent, folder, text, problem):
+    (folder / "detent.yaml").write_text(text)
+    for command in (["check", "flow.py"], ["run", "flow.py"], ["runs"]):
+        result = detent(*command)
+        assert result.code == 2
+        assert f"detent.yaml, line 1: {problem}" in result.err

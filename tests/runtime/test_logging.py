@@ -52,7 +52,6 @@ def test_text_is_plain_where_nobody_looks(tmp_path, capsys):
     ("values", "said"),
     [
         ({"level": "inof"}, "Did you mean 'info'"),
-        ({"format": "jsno"}, "Did you mean 'json'"),
         ({"file": "gone/out.log"}, "cannot be written: No such file or directory"),
     ],
 )

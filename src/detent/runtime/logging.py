@@ -10,10 +10,7 @@ from typing import Any, TextIO
 from detent.adapters.disk import open_private
 from detent.kernel.control_characters import json_shown, shown
 from detent.kernel.errors import ConfigurationError, nearest
-from detent.runtime.settings import Settings
-
-LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
-FORMATS = ("text", "json")
+from detent.runtime.settings import LOG_LEVELS, Settings
 
 
 def wanted(settings: Settings) -> bool:
@@ -27,20 +24,16 @@ def configure(settings: Settings, level: str | None = None, *, split: bool = Fal
     With `split`, information goes to standard output, warnings and errors to standard error.
     """
     name = str(level or settings.get("logging", "level", default="info")).lower()
-    if name not in LEVELS:
+    if name not in LOG_LEVELS:
         raise ConfigurationError(
-            f"There is no log level '{name}'.{nearest(name, LEVELS)} Levels: {', '.join(LEVELS)}."
+            f"There is no log level '{name}'.{nearest(name, LOG_LEVELS)} Levels: {', '.join(LOG_LEVELS)}."
         )
     form = str(settings.get("logging", "format", default="text")).lower()
     if form == "console":
         form = "text"
-    if form not in FORMATS:
-        raise ConfigurationError(
-            f"There is no log format '{form}'.{nearest(form, FORMATS)} Formats: text, json."
-        )
     where = settings.get("logging", "file")
     stream = _open(settings.base("logging") / str(where)) if where else sys.stderr
-    _configure(LEVELS[name], form, stream, split=split and not where)
+    _configure(LOG_LEVELS[name], form, stream, split=split and not where)
 
 
 def _open(path: Path) -> TextIO:

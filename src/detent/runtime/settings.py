@@ -82,6 +82,16 @@ LIMIT = Value(
 )
 _LEVELS = [level.value for level in AutonomyLevel]
 LEVEL = Value(f"one of {', '.join(_LEVELS)}", _LEVELS.__contains__, {"enum": [*_LEVELS, None]})
+LOG_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+LOG_FORMATS = ("text", "json", "console")
+
+
+def _one_of(*words: str) -> Value:
+    return Value(
+        f"one of {', '.join(words)}", lambda value: str(value).lower() in words, {"enum": [*words, None]}
+    )
+
+
 USD = Value(
     "USD per million tokens, 0 or more",
     lambda value: _is_number(value) and value >= 0,
@@ -110,7 +120,7 @@ COMMON: Mapping[str, Keys] = {
     "steps": {"*": None},
     "agents": {"*": None},
     "budget": {**dict.fromkeys(("tokens", "cost_usd", "steps", "seconds"), LIMIT), "enforce": FLAG},
-    "logging": dict.fromkeys(("level", "format", "file")),
+    "logging": {"level": _one_of(*LOG_LEVELS), "format": _one_of(*LOG_FORMATS), "file": None},
     "telemetry": {"enabled": FLAG, "reasons": FLAG},
     "concurrency": COUNT,
     "agreement": {"min_n": COUNT, "min_lower95": SHARE, "window": COUNT},

@@ -195,7 +195,7 @@ def run_expressions(param: Param) -> Result:
 
 def run_reading(param: Param) -> Result:
     """A file read, checked and made into flows; a third of its size beside it."""
-    from detent.flows.workflow.checks import check_workflow
+    from detent.flows.workflow.checks import check_read
     from detent.flows.workflow.reading import read_workflow
 
     shelf = registry()
@@ -205,7 +205,7 @@ def run_reading(param: Param) -> Result:
         begin = time.perf_counter()
         read = read_workflow(source, "bench.yaml")
         require(read.spec is not None, "; ".join(str(problem) for problem in read.problems[:3]))
-        found = check_workflow(read.spec, shelf, find=lambda name: None)
+        found = check_read(read, shelf, lambda name: None)
         require(not found, "; ".join(str(problem) for problem in found[:3]))
         return time.perf_counter() - begin
 

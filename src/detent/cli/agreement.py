@@ -20,7 +20,6 @@ from detent.cli.autonomy import (
     told,
 )
 from detent.cli.options import Format, Options, Since, takes
-from detent.dispatch.agent_side import highest_level
 
 if TYPE_CHECKING:
     from detent.cli.editing import Change
@@ -199,6 +198,8 @@ async def _report(workspace: Workspace, selection: _Selection) -> tuple[list[Ste
         if not any(row.newest and row.could_be is not None for row in rows):
             return rows, []
         places = places_of(await workspace.known(store))
+        from detent.dispatch.agent_side import highest_level
+
         caps = {name: cap for name, (_, step) in places.items() if (cap := highest_level(step)) is not None}
         rows = agreement.figures(held, caps)
         return rows, [

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from detent.cli.options import Columns, Options, takes
-from detent.dispatch.agent_side import agent_side, highest_level, offered
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
@@ -179,6 +178,7 @@ class StepBook:
 
     def detail(self, named: _Named) -> dict[str, Any]:
         """Everything about a step."""
+        from detent.dispatch.agent_side import highest_level, offered
         from detent.dispatch.agent_tools import declared_tools
         from detent.dispatch.config import FIELDS
         from detent.kernel.plain import to_plain
@@ -234,6 +234,7 @@ class StepBook:
 
 def _has_a_choice(step: Step) -> bool:
     """Whether settings can choose between handler and agent for this step."""
+    from detent.dispatch.agent_side import agent_side
     from detent.dispatch.autonomy import AgentRole
 
     return agent_side(step).role in (AgentRole.OPTIONAL, AgentRole.NONE)

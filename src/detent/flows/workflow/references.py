@@ -11,6 +11,7 @@ from inspect import Parameter
 from typing import Any
 
 from detent.engine.context import StepContext
+from detent.flows.workflow.registry import Action
 from detent.kernel.plain import decode
 
 BATCH = {"columns", "rows", "lines"}
@@ -27,17 +28,21 @@ def is_reference(value: Any) -> bool:
     return isinstance(value, Mapping) and value.keys() == {"$blob", "size"}
 
 
-async def with_values(
-    ctx: StepContext, parameters: Mapping[str, Parameter], kwargs: Mapping[str, Any]
-) -> dict[str, Any]:
+async def with_values(ctx: StepContext, action: Action, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments with rows in the place of references to them, where a parameter does not take references.
 
     A value from outside that only looks like a reference stays what it is.
     """
-    return {
-        name: await _rows(ctx, value) if is_reference(value) and not _takes(parameters.get(name)) else value
-        for name, value in kwargs.items()
+    references = {name: value for name, value in kwargs.items() if is_reference(value)}
+    if not references:
+        return dict(kwargs)
+    parameters = action.parameters
+    rows = {
+        name: await _rows(ctx, value)
+        for name, value in references.items()
+        if not _takes(parameters.get(name))
     }
+    return {**kwargs, **rows}
 
 
 def _takes(parameter: Parameter | None) -> bool:

@@ -269,7 +269,11 @@ def _lands(said: Action) -> dict[str, Any]:
     """Where an action's output goes; one that tells something concludes."""
     if said.tells is None:
         return {"into": "output"}
-    return {"conclude": notifying(said, lambda ctx, output: Outcome(set={"output": output}))}
+
+    async def conclude(ctx: Any, output: Any) -> Outcome:
+        return Outcome(set={"output": output})
+
+    return {"conclude": notifying(said, conclude)}
 
 
 def step_of(said: Action) -> Step:

@@ -58,7 +58,7 @@ def _concluding(
         return conclude
 
     async def conclude_and_keep(ctx: StepContext, output: Any) -> Any:
-        outcome = conclude(ctx, output)
+        outcome = await conclude(ctx, output)
         key = key_of(position.owner)
         inputs = await ctx.inputs()
         return outcome._replace(set={key: {**outcome.set[key], GIVEN: inputs}})

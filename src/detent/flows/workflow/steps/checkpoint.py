@@ -25,7 +25,7 @@ def checkpoint_step(position: Position, home: CompileContext) -> Step:
     assert isinstance(spec, CheckpointStep)
     named = prepared(spec.checkpoint_id if spec.checkpoint_id is not None else spec.name)
 
-    def inputs(ctx: StepContext) -> dict[str, Any]:
+    async def inputs(ctx: StepContext) -> dict[str, Any]:
         value = resolved(named, ctx)
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise WorkflowError(f"Checkpoint '{spec.name}': its id must be text or a number.")

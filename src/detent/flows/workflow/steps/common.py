@@ -40,11 +40,11 @@ def gate(position: Position) -> Callable[[StepContext], Outcome | None] | None:
     return before
 
 
-def conclusion(position: Position) -> Callable[[StepContext, Any], Any]:
+def conclusion(position: Position) -> Callable[[StepContext, Any], Awaitable[Any]]:
     """Return the function that stores a step's output where expressions read it."""
     key, ran = key_of(position.owner), position.ran
 
-    def conclude(ctx: StepContext, output: Any) -> Any:
+    async def conclude(ctx: StepContext, output: Any) -> Any:  # a plain function would get a thread
         return output if isinstance(output, Hold) else Outcome(set={key: finished(output, ran)})
 
     return conclude

@@ -53,7 +53,7 @@ def _plain(value: Any) -> bool:
 async def perform(action: Action, ctx: StepContext, kwargs: Mapping[str, Any]) -> Any:
     """Call an action's handler; references among its arguments are replaced by their values."""
     first = (ctx,) if action.wants_context else ()
-    arguments = await with_values(ctx, action.parameters, kwargs)
+    arguments = await with_values(ctx, action, kwargs)
     return await call(action.handler, action.blocking, *first, **arguments)
 
 
@@ -66,7 +66,7 @@ def notifying(
     tells = action.tells
 
     async def conclude_and_notify(ctx: StepContext, output: Any) -> Any:
-        outcome = conclude(ctx, output)
+        outcome = await conclude(ctx, output)
         if isinstance(outcome, Outcome):
             message, level = tells(await ctx.inputs())
             ctx.emit(message, level)
@@ -83,7 +83,7 @@ def python_step(position: Position, home: CompileContext) -> Step:
     arguments = prepared({**defaults(action), **bound(action, spec.args, spec.kwargs)})
     contract = spec.output_schema if spec.output_schema is not None else action.output_schema
 
-    def inputs(ctx: StepContext) -> Mapping[str, Any]:
+    async def inputs(ctx: StepContext) -> Mapping[str, Any]:  # a plain function would get a thread
         values: dict[str, Any] = to_plain(resolved(arguments, ctx))
         return values
 
@@ -123,7 +123,7 @@ def check_proposed(ctx: StepContext, tools: Mapping[str, Tool]) -> None:
 
 def action_step(
     action: Action,
-    inputs: Callable[[StepContext], Mapping[str, Any]],
+    inputs: Callable[[StepContext], Any],
     *,
     tools: Mapping[str, Tool] | None = None,
     lands: tuple[str, ...] = (),

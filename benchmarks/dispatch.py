@@ -95,9 +95,11 @@ async def dispatcher_alone(steps: int) -> float:
 async def whole_engine(steps: int) -> float:
     """Take the steps in one run of the whole engine in memory."""
     from detent import Engine
+    from detent.dispatch.dispatcher import DispatchSettings
     from detent.stores import MemoryStore
 
-    async with Engine(MemoryStore(), [cycle_flow(counting(steps))]) as engine:
+    flow = cycle_flow(counting(steps))
+    async with Engine(MemoryStore(), [flow], dispatch=DispatchSettings()) as engine:
         begin = time.perf_counter()
         run = await engine.run("cycle", {"taken": 0})
         seconds = time.perf_counter() - begin

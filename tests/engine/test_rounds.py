@@ -565,6 +565,22 @@ class TestNaturalCode:
         assert (await self.run(bench, repo, work)).status is Status.SUCCEEDED
         assert repo.acts == ["a"]
 
+    async def test_a_step_that_does_not_wait_for_an_effect_in_doubt_goes_no_further(self, bench, repo):
+        tasks = []
+
+        async def lost() -> None:
+            raise ConnectionError("no answer")
+
+        async def work(ctx):
+            tasks.append(asyncio.ensure_future(ctx.perform("lost")))
+            await asyncio.sleep(0)
+            return {"ended": True}
+
+        engine = await bench.engine(one_step(work, tools=[Tool("lost", lost)]))
+        run = await engine.finish(await engine.start("flow"))
+        assert run.status is Status.WAITING
+        assert "ended" not in run.data
+
     async def test_a_receipt_that_is_not_known_yet_is_refused(self, bench, repo):
         async def work(ctx):
             later = ctx.propose("tag", name="v1")

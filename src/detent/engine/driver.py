@@ -247,8 +247,8 @@ class Driver(Work):
         """After a step has returned: it must not be waiting for an effect, nor have left one out."""
         ctx.close()
         await self._acted()
-        if ctx.suspended:
-            raise Acting  # the step swallowed it
+        if ctx.suspended or self.run.proposal is not None:
+            raise Acting  # the step swallowed it, or did not wait for its effect
         ctx.check_complete()
 
     async def _unwound(self, ctx: StepContext, raised: BaseException) -> bool:

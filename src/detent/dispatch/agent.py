@@ -1,100 +1,56 @@
-"""Asking an agent: attempts with a time limit each, retried where that may help, kept in the journal.
+"""An agent's visit of a step: it is asked, acts, sees what came of it, and answers.
 
-An attempt's answer or failure is journaled before it is used. A resumed run reads it from the journal, so no
-committed attempt is paid for again.
+Each reply is an answer, or calls tools. Queries are answered; effects are judged by the gate, performed by
+the engine, and their receipts shown. A reply that fails or breaks the contract is asked for again where that
+may help. Whatever is settled in the journal is not done again after a crash: the visit walks through its kept
+replies and comes to the same calls.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.dispatch.agent_side import agent_side
-from detent.dispatch.agent_tools import FATAL, AgentTools, declared_tools
-from detent.dispatch.answer_text import too_deep
+from detent.dispatch.agent_tools import FATAL, AgentTools, Refusal, declared_tools, result_text
 from detent.dispatch.autonomy import FallbackReason
-from detent.dispatch.config import AGENT_TIMEOUT
-from detent.dispatch.executor import AgentStreamChunk, StepExecutor
-from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError, OutputSchemaValidationError
+from detent.dispatch.conversation import Conversation, Message, ToolCall
+from detent.dispatch.executor import StepExecutor
+from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
+from detent.dispatch.failure import Failure
 from detent.dispatch.format import answer_schema
 from detent.dispatch.layers import Layers
-from detent.dispatch.prompt import Prompt
 from detent.dispatch.proposal import Proposal
+from detent.dispatch.replies import Replies, Reply
 from detent.dispatch.usage import UsageMetadata
 from detent.engine import logger
+from detent.engine.acts import Act
 from detent.engine.calls import over
 from detent.engine.outcome import Effect
-from detent.engine.ports import TapeCall
 from detent.engine.step_failures import StepFailed
+from detent.engine.tools import ToolError
 from detent.engine.user_errors import PutDown
 from detent.kernel.budget import NOTHING, Spend
-from detent.kernel.entries import Recorded
 from detent.kernel.errors import BudgetExceededError
-from detent.kernel.plain import decode, digest, encode, to_plain, writable
+from detent.kernel.plain import canonical, to_plain
 
 if TYPE_CHECKING:
     from detent.dispatch.plan import Plan
     from detent.engine.context import StepContext
     from detent.engine.work import Work
 
-LONGEST_ERROR = 500
+MOST_REPLIES = 12
+"""Replies of one visit, beyond one for each time the agent may act."""
+MOST_CALLS = 50
+"""Calls in one reply; further ones are refused."""
+MOST_AT_ONCE = 8
+"""Queries of one reply that are made side by side."""
 
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why an attempt failed; the last attempt's failure is that of the whole execution."""
-
-    reason: FallbackReason
-    type: str
-    message: str
-    transient: bool = False
-    retry_after: float | None = None
-    problems: tuple[str, ...] = ()
-    """Violations of the hard contract, sent to the agent with the next attempt."""
-
-    @property
-    def loggable(self) -> str:
-        """The message where it is known to hold no values; otherwise only the type of the error."""
-        ours = self.reason in (FallbackReason.TIMEOUT, FallbackReason.SCHEMA_VIOLATION, FallbackReason.BUDGET)
-        return self.message if ours else self.type
-
-    @classmethod
-    def of(cls, error: Exception) -> Failure:
-        """The failure an exception amounts to."""
-        try:
-            message = writable(str(error))[:LONGEST_ERROR]
-        except Exception:  # its `__str__` raises
-            message = ""
-        if isinstance(error, ExecutorError):
-            problems = error.validation_errors if isinstance(error, OutputSchemaValidationError) else ()
-            return cls(
-                error.reason, type(error).__name__, message, error.transient, error.retry_after, problems
-            )
-        if isinstance(error, BudgetExceededError):
-            return cls(FallbackReason.BUDGET, type(error).__name__, message)
-        transient = isinstance(error, ConnectionError)
-        return cls(FallbackReason.EXCEPTION, type(error).__name__, message, transient)
-
-    def to_plain(self) -> dict[str, Any]:
-        """As the journal keeps it."""
-        plain: dict[str, Any] = {"type": self.type, "message": self.message, "reason": self.reason.value}
-        if self.transient:
-            plain["transient"] = True
-        if self.retry_after is not None:
-            plain["retry_after"] = self.retry_after
-        if self.problems:
-            plain["problems"] = list(self.problems)
-        return plain
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Failure:
-        """Read back what `to_plain` wrote."""
-        return cls(
-            FallbackReason(plain["reason"]), plain["type"], plain["message"], plain.get("transient", False),
-            plain.get("retry_after"), tuple(plain.get("problems", ())),
-        )  # fmt: skip
+NOTED = {"status": "noted", "note": "It is carried out once your answer is accepted."}
+ALREADY = "You have asked this already and have the result. Use it, ask something else, or give your answer."
 
 
 @dataclass(slots=True)
@@ -108,6 +64,12 @@ class Asked:
     usage: UsageMetadata | None = None
     model_id: str | None = None
     cuts: tuple[str, ...] = ()
+    rounds: int = 0
+    """How often the agent acted."""
+    refused: int = 0
+    """Calls that were not allowed."""
+    effects: int = 0
+    """Effects it asked for, those never performed included."""
 
     @property
     def spend(self) -> Spend:
@@ -115,293 +77,450 @@ class Asked:
         return NOTHING if self.usage is None else self.usage.spend
 
 
-class Asking:
+class Call(NamedTuple):
+    """A tool call of a reply, and what is to become of it."""
+
+    call: ToolCall
+    kind: str
+    """`query`, `effect` or `refused`."""
+    effect: Effect | None = None
+    refusal: Refusal | None = None
+
+
+@dataclass
+class Judges:
+    """Who judges what the agent does; each raises to stop it."""
+
+    round: Callable[[Sequence[Effect], int], Awaitable[int]]
+    """Judges effects before they are performed, in the round of this number; gives how many of them may be
+    performed before it is asked again, or raises."""
+    round_over: Callable[[], None]
+    """The agent is asked again after a round."""
+    proposal: Callable[[Proposal], Awaitable[None]]
+    """Checks a final proposal against the run; raises `OutputSchemaValidationError`."""
+    quick: bool = False
+    """No code of the project runs for a judgement, so that a reply may be committed after it."""
+    ready: Callable[[], bool] = lambda: False
+    """Whether the end of the visit can be judged without running code of the project."""
+
+
+@dataclass
+class AgentVisit:
     """One execution of a step by an agent."""
 
-    def __init__(
-        self,
-        driver: Work,
-        plan: Plan,
-        ctx: StepContext,
-        inputs: Mapping[str, Any],
-        executor: StepExecutor,
-        facts: Mapping[str, Any],
-        settings: Layers,
-        *,
-        durable: bool = True,
-    ) -> None:
-        self.driver = driver
-        self.plan = plan
-        self.ctx = ctx
-        self.inputs = inputs
-        self.executor = executor
-        self.facts = facts
-        self.settings = settings
-        self.durable = durable
-        """Keep attempts in the visit's journal; otherwise make one attempt, which the caller keeps."""
+    driver: Work
+    plan: Plan
+    ctx: StepContext
+    inputs: Mapping[str, Any]
+    executor: StepExecutor
+    facts: Mapping[str, Any]
+    settings: Layers
+    judges: Judges
+    durable: bool = True
+    """Keep replies in the visit's journal; otherwise make one attempt, which the caller keeps."""
+    acts: list[Act] = field(default_factory=list)
+    """Effects performed so far, in order."""
 
-    async def ask(self, check: Any = None) -> Asked:
-        """Make attempts until one keeps the hard contract or no further attempt is allowed.
-
-        `check` is called with each proposal and raises `OutputSchemaValidationError` for one that the run's
-        transition table does not allow.
-        """
-        plan, config = self.plan, self.plan.config
-        asked = Asked()
-        most = plan.resolved.retry.max_attempts if self.durable else 1
-        retry = plan.resolved.retry
-        problems: Sequence[str] = ()
-        problems_sent = False
-        logger.info(
-            "executor.step_start",
-            **self.facts,
-            timestamp=self._now(),
-            agent_name=self.plan.agent_name,
-            config=_without_prompt(config.to_plain()),
+    def __post_init__(self) -> None:
+        plan, side = self.plan, agent_side(self.plan.step)
+        self.asked = Asked()
+        self.tools = AgentTools(
+            self.ctx, declared_tools(plan.step, self.ctx.tools, plan.allowed), self._act_alone,
+            secrets=self.settings.secrets,
+        )  # fmt: skip
+        self.replies = Replies(
+            self.driver, plan, self.ctx, self.executor, self.tools, self.settings, durable=self.durable
         )
+        self.rounds = side.rounds
+        self.most_replies = MOST_REPLIES + side.rounds
+        self.conversation = Conversation()
+        self._schema: Any = None
+        self._deferred: list[tuple[int, Effect]] = []
+        """Effects to carry out with the answer, and the attempt that called for each."""
+        self._judged = 0
+        """Effects that may be performed before the gate is asked again."""
+        self._queried: set[str] = set()
+        self._refused_before = False
+        """The last reply called a tool that is not allowed."""
+        self._alone: list[dict[str, Any]] = []
+        """Effects that the executor asked for in the middle of its own work."""
+
+        self._hopeless = False
+        """Asking again would not help."""
+        self.replies.acted = self._alone
+
+    async def ask(self) -> Asked:
+        """Ask until the agent has answered within the contract, or no further attempt is allowed."""
+        asked, plan = self.asked, self.plan
+        asked.attempts = 1
+        self._started()
+        try:
+            prompt = plan.dialect.build(plan, self.inputs, secrets=self.settings.secrets)
+            self._schema = answer_schema(plan, self.inputs)
+        except (TypeError, ValueError) as error:  # inputs that cannot be written down
+            asked.failure = Failure.of(error)
+            self._erred(asked.failure, will_retry=False)
+            return asked
+        asked.cuts = prompt.cuts
+        system = (Message("system", prompt.instructions),) if prompt.instructions else ()
+        self.conversation.add(*system, Message("user", prompt.text))
+        problems_sent = False
         while True:
-            if asked.attempts and (short := self.driver.spending.short_of(config.budget)) is not None:
-                limit, spent, of = short
-                logger.warning(
-                    "dispatch.budget_exhausted", **self.facts, timestamp=self._now(), limit=of, spent=spent,
-                    unit=limit,
-                )  # fmt: skip
-                asked.failure = Failure.of(BudgetExceededError(limit, of, spent))
+            await self.driver.log.flush()
+            if self._out_of_budget():
                 return asked
-            asked.attempts += 1
-            try:
-                secrets = self.settings.secrets
-                prompt = plan.dialect.build(plan, self.inputs, secrets=secrets, problems=problems)
-            except (TypeError, ValueError) as error:  # inputs that cannot be written down
-                record, fresh = {"error": Failure.of(error).to_plain()}, True
-            else:
-                asked.cuts = prompt.cuts
-                record, fresh = await self._attempt(asked.attempts, prompt)
-            self._count(asked, record)
-            failure, asked.proposal = await self._read(record, check)
+            reply = await self._next_reply()
+            failure = await self._heard(reply)
             if failure is None:
-                asked.failure = None
-                usage = asked.usage or UsageMetadata()
-                logger.info(
-                    "executor.step_complete", **self.facts, timestamp=self._now(),
-                    agent_name=self.plan.agent_name, success=True,
-                    duration_ms=round(asked.seconds * 1000, 1), usage=usage.to_plain(),
-                )  # fmt: skip
-                return asked
+                if asked.proposal is not None:
+                    asked.failure = None
+                    self.completed()
+                    return asked
+                continue
             asked.failure = failure
             violation = failure.reason is FallbackReason.SCHEMA_VIOLATION
             retryable = (violation and not problems_sent) or (failure.transient and not violation)
+            retryable = retryable and not self._hopeless
+            most = plan.resolved.retry.max_attempts if self.durable else 1
             will_retry = retryable and asked.attempts < most
-            logger.warning(
-                "executor.step_error", **self.facts, timestamp=self._now(), agent_name=self.plan.agent_name,
-                error_type=failure.type, error=failure.loggable, attempt_number=asked.attempts,
-                will_retry=will_retry,
-            )  # fmt: skip
+            self._erred(failure, will_retry=will_retry)
             if not will_retry:
                 return asked
+            asked.attempts += 1
             if violation:
-                problems_sent, problems = True, failure.problems
-            elif fresh and not self._played():
-                wait = max(
-                    retry.wait_before(asked.attempts + 1, self.driver.run.id), failure.retry_after or 0.0
-                )
-                async with self.driver.engine.slots.released(self.driver):
-                    await self.driver.engine.slots.sleep(wait)
-                if self.driver.engine.stopping:
-                    # The worker that resumes the run continues after the attempts made so far.
-                    raise PutDown
+                problems_sent = True
+                if reply.calls() is None:
+                    self.conversation.add(Message("assistant", reply.text or "(nothing)"))
+                self.conversation.add(Message("user", plan.dialect.refused(plan, failure.problems)))
+            elif reply.fresh and not self._played():
+                await self._wait(failure)
+
+    async def _next_reply(self) -> Reply:
+        self._alone.clear()
+        reply = await self.replies.next(self.conversation, self._schema)
+        asked = self.asked
+        asked.seconds += reply.record.get("ms", 0.0) / 1000
+        if (usage := reply.usage) is not None:
+            asked.usage = usage if asked.usage is None else asked.usage + usage
+        asked.model_id = reply.record.get("model_id") or asked.model_id
+        return reply
+
+    async def _heard(self, reply: Reply) -> Failure | None:
+        """Act on a reply. Sets the proposal when it ends the visit; returns why it failed, if it did."""
+        if (failure := reply.failure) is not None:
+            return failure
+        if not reply.fresh:
+            self._walk_through(reply.record.get("acted", ()))
+        calls = reply.calls() if len(self.tools) else None
+        if not self.judges.quick:
+            await self.driver.log.flush()
+        try:
+            if calls is not None:
+                return await self._called(reply, calls)
+            self.asked.proposal = await self._read(reply)
+        except FATAL:
+            raise
+        except Exception as error:  # no answer, however malformed, may keep the handler from running
+            return Failure.of(error)
+        return None
+
+    # -- answers --------------------------------------------------------------------------------------------
+
+    async def _read(self, reply: Reply) -> Proposal:
+        """The proposal of a reply that calls no tools."""
+        cut = f"/: the answer was cut at {self.plan.config.max_tokens} tokens (max_tokens)"
+        answer = reply.answer
+        if isinstance(answer, str) and not answer.strip():
+            raise self.plan.contract.broken([cut if reply.cut else "/: the answer is empty"])
+        try:
+            proposal = await self._proposal(answer)
+        except OutputSchemaValidationError as error:
+            if reply.cut:
+                raise self.plan.contract.broken([cut]) from error
+            raise
+        if reply.cut and isinstance(proposal.given, str):
+            raise self.plan.contract.broken([cut])
+        return proposal
+
+    async def _proposal(self, answer: Any) -> Proposal:
+        plan = self.plan
+        proposal = await over(
+            answer, plan.dialect.read, plan, answer, self._carried_out_with_answer(), self.inputs, self.acts
+        )
+        if isinstance(proposal.plain, Mapping) and proposal.plain.get("success") is False:
+            raise StepFailed(f"The agent says that '{plan.step.name}' failed.")
+        proposal = proposal._replace(acts=tuple(self.acts), round=max(1, self.asked.rounds))
+        await self.judges.proposal(proposal)
+        return proposal
+
+    def _carried_out_with_answer(self) -> list[Effect]:
+        """The effects to carry out with the answer; what was called for again replaces what was before."""
+        last: dict[str, int] = {}
+        for attempt, effect in self._deferred:
+            last[effect.tool] = max(attempt, last.get(effect.tool, 0))
+        return [effect for attempt, effect in self._deferred if attempt == last[effect.tool]]
+
+    # -- calls ----------------------------------------------------------------------------------------------
+
+    async def _called(self, reply: Reply, called: Sequence[ToolCall]) -> Failure | None:
+        """Carry out the calls of a reply, in order; each gets exactly one result."""
+        asked = self.asked
+        calls = await self._sorted_out(self.conversation.with_ids(called))
+        effects = [call.effect for call in calls if call.effect is not None]
+        asked.effects += len(effects)
+        acts_now = bool(effects) and self.rounds > 0
+        if acts_now:
+            asked.rounds += 1
+            self._judged = await self.judges.round(effects, asked.rounds)
+        # If these effects conclude the visit, the last receipt is committed with the move.
+        last = acts_now and asked.rounds >= self.rounds and calls[-1].kind == "effect"
+        results: list[Message] = []
+        groups = [(kind, list(group)) for kind, group in groupby(calls, key=lambda call: call.kind)]
+        performed = len(self.acts)
+        for number, (kind, group) in enumerate(groups):
+            if kind == "query":
+                await self.driver.log.flush()
+                texts = await self._queries(group)
+            elif kind == "refused":
+                texts = [self._refused(call) for call in group]
+            elif self.rounds == 0:
+                self._deferred += [(asked.attempts, call.effect) for call in group if call.effect is not None]
+                texts = [result_text(NOTED) for _ in group]
+            else:
+                withhold = last and number == len(groups) - 1 and self.judges.ready()
+                texts = await self._perform([call.effect for call in group if call.effect], withhold)
+            results += [
+                Message("tool", text, answers=call.call.id) for call, text in zip(group, texts, strict=True)
+            ]
+        self.conversation.add(
+            Message(
+                "assistant", reply.text if reply.record.get("calls") else "", tuple(c.call for c in calls)
+            ),
+            *results,
+        )
+        if (failure := self._refusals(calls)) is not None:
+            return failure
+        if acts_now and asked.rounds >= self.rounds:
+            return await self._concluded(self.acts[performed:])
+        if acts_now:
+            self._round_over()
+        return None
+
+    def _round_over(self) -> None:
+        self.completed()
+        self.judges.round_over()
+        self._started()
+
+    async def _sorted_out(self, called: Sequence[ToolCall]) -> list[Call]:
+        """What is to become of each call."""
+        calls: list[Call] = []
+        for number, call in enumerate(called):
+            refusal = await self.tools.refusal(call.name, call.arguments)
+            if refusal is None and number >= MOST_CALLS:
+                refusal = Refusal("too_many_calls", (f"at most {MOST_CALLS} calls in one reply",))
+            kind = self.tools.kind(call.name) if refusal is None else "refused"
+            if kind == "effect" and 0 < self.rounds <= self.asked.rounds:
+                why = "nothing more can be done in this step; give your answer"
+                refusal, kind = Refusal("too_many_rounds", (why,)), "refused"
+            effect = None
+            if kind == "effect":
+                make = self.tools.effect if self.rounds else Effect
+                effect = make(call.name, call.arguments)
+            arguments = call.arguments if isinstance(call.arguments, Mapping) else {}
+            calls.append(Call(call._replace(arguments=arguments), kind, effect, refusal))
+        return calls
+
+    def _refused(self, call: Call) -> str:
+        assert call.refusal is not None
+        self.asked.refused += 1
+        return result_text({
+            "status": "refused",
+            "code": call.refusal.code,
+            "why": list(call.refusal.why),
+            "allowed": [tool.name for tool in self.tools.list()],
+        })  # fmt: skip
+
+    def _refusals(self, calls: Sequence[Call]) -> Failure | None:
+        """The failure of an agent whose second reply in a row calls what it may not."""
+        problems = [why for call in calls if call.refusal is not None for why in call.refusal.why]
+        again, self._refused_before = self._refused_before, bool(problems)
+        step = self.plan.step
+        if not problems or agent_side(step).stands_alone:
+            return None
+        if not again and self.durable and self.plan.resolved.retry.max_attempts > 1:
+            return None
+        self._hopeless = True  # it was told already what is allowed
+        return Failure.of(OutputSchemaValidationError(step.name, "the allowed tools", problems[:20]))
+
+    async def _queries(self, group: Sequence[Call]) -> list[str]:
+        """The results of neighbouring queries, made side by side."""
+        gate = asyncio.Semaphore(MOST_AT_ONCE)
+
+        async def one(call: ToolCall) -> str:
+            async with gate:
+                return await self.tools.result(call.name, call.arguments)
+
+        async def told(call: ToolCall) -> str:
+            key = canonical([call.name, to_plain(dict(call.arguments)), len(self.acts)])
+            if key in self._queried:
+                return ALREADY
+            self._queried.add(key)
+            return await one(call)
+
+        if len(group) == 1:
+            return [await told(group[0].call)]
+        tasks = [asyncio.ensure_future(told(call.call)) for call in group]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _perform(self, effects: Sequence[Effect], withhold: bool) -> list[str]:
+        """Have neighbouring effects performed, and show what came of each."""
+        texts: list[str] = []
+        while effects:
+            if not self._judged:
+                await self.driver.log.flush()
+                self._judged = await self.judges.round(effects, self.asked.rounds)
+            now, effects = effects[: self._judged], effects[self._judged :]
+            self._judged -= len(now)
+            keyed = [(self.ctx.next_key(effect), effect) for effect in now]
+            await self.ctx.perform_round(keyed, withhold=withhold and not effects)
+            for key, effect in keyed:
+                act = Act(key, effect, self.ctx.come_to(key))
+                self.acts.append(act)
+                texts.append(result_text(self._shown(act)))
+        return texts
+
+    def _shown(self, act: Act) -> Any:
+        """What an agent is told of a settled effect."""
+        if act.happened:
+            return self.tools.shown(act.receipt)
+        if "code" in act.settled:
+            return {"status": "failed", "code": act.settled["code"], "message": act.settled["message"]}
+        return {"status": "skipped", "note": act.settled.get("why") or "a person decided that it is not done"}
+
+    async def _concluded(self, acts: Sequence[Act]) -> Failure | None:
+        """After the last time that the agent may act: conclude, or ask for what the receipts do not hold."""
+        plan = self.plan
+        for act in acts:
+            if "code" in act.settled:
+                return self._effect_failed(act)
+        dialect: Any = plan.dialect
+        if hasattr(dialect, "settled") and dialect.settled(plan, self.acts):
+            self.asked.proposal = await self._proposal(None)
+            return None
+        await self.driver.log.flush()
+        self._round_over()
+        if hasattr(dialect, "missing"):
+            text, self._schema = dialect.missing(plan, self.acts)
+            self.conversation.add(Message("user", text))
+        return None
+
+    @staticmethod
+    def _effect_failed(act: Act) -> Failure:
+        message = f"'{act.effect.tool}' failed: {act.settled['code']}"
+        return Failure(FallbackReason.EXCEPTION, ToolError.__name__, message)
+
+    # -- executors with a loop of their own -----------------------------------------------------------------
+
+    async def _act_alone(self, effect: Effect) -> Any:
+        """Carry out an effect that an executor asks for in the middle of its own work."""
+        asked = self.asked
+        asked.effects += 1
+        self._alone.append({"tool": effect.tool, "args": to_plain(effect.args)})
+        if self.rounds == 0:
+            self._deferred.append((asked.attempts, effect))
+            return dict(NOTED)
+        if asked.rounds >= self.rounds:
+            raise ToolError("too_many_rounds", "nothing more can be done in this step; give your answer")
+        asked.rounds += 1
+        await self.driver.log.flush()
+        self._judged = await self.judges.round([effect], asked.rounds)
+        await self._perform([effect], withhold=False)
+        act = self.acts[-1]
+        if "code" in act.settled:
+            raise ToolError(act.settled["code"], act.settled["message"])
+        return self._shown(act)
+
+    def _walk_through(self, acted: Sequence[Mapping[str, Any]]) -> None:
+        """Come again to the effects that a kept execution asked for in the middle of its own work."""
+        for item in acted:
+            effect = Effect(item["tool"], item["args"])
+            self.asked.effects += 1
+            if self.rounds == 0:
+                self._deferred.append((self.asked.attempts, effect))
+                continue
+            if self.asked.rounds < self.rounds:
+                self.asked.rounds += 1
+                key = self.ctx.next_key(effect)
+                self.acts.append(Act(key, effect, self.ctx.come_to(key)))
+
+    # -- attempts -------------------------------------------------------------------------------------------
+
+    def _out_of_budget(self) -> bool:
+        asked = self.asked
+        if self.replies.given >= self.most_replies:
+            error = ExecutorError(
+                f"The agent gave no answer for '{self.plan.step.name}' within {self.most_replies} replies.",
+                step_name=self.plan.step.name,
+            )
+            asked.failure = Failure.of(error)
+            self._erred(asked.failure, will_retry=False)
+            return True
+        if not self.replies.given:
+            return False
+        short = self.driver.spending.short_of(self.plan.config.budget)
+        if short is None:
+            return False
+        limit, spent, of = short
+        logger.warning(
+            "dispatch.budget_exhausted", **self.facts, timestamp=self._now(), limit=of, spent=spent,
+            unit=limit,
+        )  # fmt: skip
+        asked.failure = Failure.of(BudgetExceededError(limit, of, spent))
+        return True
+
+    async def _wait(self, failure: Failure) -> None:
+        """Wait before an attempt that follows a transient failure."""
+        retry = self.plan.resolved.retry
+        run = self.driver.run
+        wait = max(retry.wait_before(self.asked.attempts, run.id), failure.retry_after or 0.0)
+        await self.driver.log.flush()
+        async with self.driver.engine.slots.released(self.driver):
+            await self.driver.engine.slots.sleep(wait)
+        if self.driver.engine.stopping:
+            # The worker that resumes the run continues after the attempts made so far.
+            raise PutDown
 
     def _played(self) -> bool:
         tape = self.driver.engine.tape
         return tape is not None and tape.plays
 
+    # -- events ---------------------------------------------------------------------------------------------
+
     def _now(self) -> float:
         return self.driver.clock.now()
 
-    # -- one attempt ----------------------------------------------------------------------------------------
-
-    async def _attempt(self, number: int, prompt: Prompt) -> tuple[dict[str, Any], bool]:
-        """An attempt's record, as the journal keeps it, and whether the attempt was made just now."""
-        plan, config, ctx = self.plan, self.plan.config, self.ctx
-        tools = AgentTools(
-            ctx, declared_tools(plan.step, ctx.tools, plan.allowed), durable=self.durable,
-            secrets=self.settings.secrets,
+    def _started(self) -> None:
+        config = {key: value for key, value in self.plan.config.to_plain().items() if key != "prompt_suffix"}
+        logger.info(
+            "executor.step_start", **self.facts, timestamp=self._now(), agent_name=self.plan.agent_name,
+            config=config,
         )  # fmt: skip
-        request = {
-            "agent": self.plan.agent_name,
-            "instructions": prompt.instructions,
-            "prompt": prompt.text,
-            "schema": to_plain(answer_schema(plan, self.inputs)),
-            "tools": [[tool.name, tool.kind, to_plain(tool.arguments)] for tool in tools.list()],
-            "config": {
-                key: value
-                for key in ("provider", "model_id", "temperature", "max_tokens")
-                if (value := getattr(config, key)) is not None
-            },
-        }
-        name = digest(request, 24)
-        fresh = False
 
-        async def work() -> dict[str, Any]:
-            nonlocal fresh
-            fresh = True
-            tape = self.driver.engine.tape
-            if tape is None:
-                return await self._execute(prompt, tools, name, number)
-            before = set(self.driver.run.records)
-            looked_before = len(ctx.looked)
+    def completed(self) -> None:
+        """Tell that the agent has replied within the contract."""
+        usage = self.asked.usage or UsageMetadata()
+        logger.info(
+            "executor.step_complete", **self.facts, timestamp=self._now(), agent_name=self.plan.agent_name,
+            success=True, duration_ms=round(self.asked.seconds * 1000, 1), usage=usage.to_plain(),
+        )  # fmt: skip
 
-            async def live() -> dict[str, Any]:
-                record = await self._execute(prompt, tools, name, number)
-                new_records = {
-                    key: value
-                    for key, value in self.driver.run.records.items()
-                    if key not in before and not key.startswith("agent/")
-                }
-                return {"record": record, "made": new_records, "looked": list(ctx.looked)[looked_before:]}
-
-            subject = "/".join(str(part) for part in (config.provider or "", config.model_id or "") if part)
-            position = self.driver.where
-            taped = await tape.through(
-                TapeCall("agent", position, plan.step.name, subject or "default", request), live
-            )
-            for key, value in taped["made"].items():
-                if (
-                    key not in self.driver.run.records
-                ):  # played back: records made during the attempt belong to this run
-                    usage = UsageMetadata.from_plain(value.get("usage")) if isinstance(value, dict) else None
-                    spend = usage.spend if usage is not None and key.startswith("turn/") else NOTHING
-                    await self.driver.commit_whole(Recorded(key, value, spend))
-            if len(ctx.looked) == looked_before:
-                ctx.looked = [*ctx.looked, *taped["looked"]]
-            return dict(taped["record"])
-
-        async def work_offloaded() -> dict[str, Any]:
-            """Keep the agent's answer outside the journal, and its cost in the journal."""
-            record = await work()
-            answer = {key: record.pop(key) for key in ("output", "proposed") if key in record}
-            return {**record, "kept": ctx.keep(encode(answer))} if answer else record
-
-        try:
-            if not self.durable:
-                return await work(), True
-            record = await ctx.once(
-                f"agent/{number}/{name}", work_offloaded if agent_side(plan.step).private else work,
-                spend=lambda kept_record: _usage(kept_record, "usage").spend,
-            )  # fmt: skip
-        except BudgetExceededError as error:
-            return {"error": Failure.of(error).to_plain(), "ms": 0.0}, fresh
-        if "kept" in record:
-            raw = await ctx.kept(record["kept"])
-            purged = ExecutorError("What the agent answered was purged.")
-            record |= decode(raw) if raw is not None else {"error": Failure.of(purged).to_plain()}
-        if not fresh:  # this attempt also decides on the queries made then
-            ctx.looked = [*ctx.looked, *record.get("looked", ())]
-        return dict(record), fresh
-
-    async def _execute(self, prompt: Prompt, tools: AgentTools, name: str, number: int) -> dict[str, Any]:
-        """Call the executor once; an error becomes part of the record."""
-        plan, config, clock = self.plan, self.plan.config, self.driver.clock
-        began = clock.elapsed()
-        looked_before = len(self.ctx.looked)
-        record: dict[str, Any] = {"request": name}
-        limit = asyncio.timeout(config.timeout or AGENT_TIMEOUT)
-        usage: UsageMetadata | None = None
-        try:
-            async with limit:
-                result = await self.executor.execute(
-                    step_name=plan.step.name,
-                    agent_name=self.plan.agent_name,
-                    prompt=prompt.text,
-                    instructions=prompt.instructions,
-                    allowed_tools=[tool.name for tool in tools.list()],
-                    cwd=self.settings.cwd,
-                    output_schema=answer_schema(plan, self.inputs),
-                    config=config,
-                    event_callback=self._stream,
-                    toolbox=tools,
-                )
-            usage = result.usage
-            if not result.success:
-                raise ExecutorError(f"The executor says that '{plan.step.name}' failed.", usage=usage)
-            if too_deep(result.output):
-                problems = ["/: is nested too deeply"]
-                raise OutputSchemaValidationError(plan.step.name, "its contract", problems, usage=usage)
-            record["output"] = to_plain(result.output)
-            if result.model_id is not None:
-                record["model_id"] = result.model_id
-        except FATAL:
-            raise
-        except asyncio.CancelledError as error:
-            raise PutDown from error  # also when only the executor was cancelled: resuming asks again
-        except Exception as error:
-            if tools.stopped is not None:
-                raise tools.stopped from error
-            usage = getattr(error, "usage", None) or usage
-            if isinstance(error, TimeoutError) and limit.expired():
-                error = ExecutorTimeoutError(plan.step.name, config.timeout or AGENT_TIMEOUT, number, usage)
-            record["error"] = Failure.of(error).to_plain()
-        if tools.stopped is not None:
-            raise tools.stopped
-        if tools.proposed:
-            record["proposed"] = [
-                {
-                    "tool": effect.tool,
-                    "args": to_plain(effect.args),
-                    **({"key": effect.key} if effect.key else {}),
-                }
-                for effect in tools.proposed
-            ]
-        if looked := list(self.ctx.looked)[looked_before:]:
-            record["looked"] = looked
-        record["ms"] = round((clock.elapsed() - began) * 1000, 3)
-        if usage is not None:
-            try:
-                _ = usage.spend
-                record["usage"] = usage.to_plain()
-            except (AttributeError, TypeError, ValueError) as error:  # invalid figures
-                record.setdefault("error", Failure.of(error).to_plain())
-        if tools.used is not None:
-            record["turns"] = tools.used.to_plain()
-        return record
-
-    async def _stream(self, chunk: AgentStreamChunk) -> None:
-        self.driver.engine.observers.stream(self.driver.run, self.plan.step.name, chunk)
-
-    async def _read(self, record: Mapping[str, Any], check: Any) -> tuple[Failure | None, Proposal | None]:
-        """The proposal read from an attempt's record, or its failure."""
-        if "error" in record:
-            return Failure.from_plain(record["error"]), None
-        try:
-            effects = [
-                Effect(item["tool"], item["args"], item.get("key")) for item in record.get("proposed", ())
-            ]
-            answer = record.get("output")
-            proposal = await over(answer, self.plan.dialect.read, self.plan, answer, effects, self.inputs)
-            if isinstance(proposal.plain, Mapping) and proposal.plain.get("success") is False:
-                raise StepFailed(f"The agent says that '{self.plan.step.name}' failed.")
-            if check is not None:
-                await check(proposal)
-        except FATAL:
-            raise
-        except Exception as error:  # no answer, however malformed, may keep the handler from running
-            return Failure.of(error), None
-        return None, proposal
-
-    @staticmethod
-    def _count(asked: Asked, record: Mapping[str, Any]) -> None:
-        asked.seconds += record.get("ms", 0.0) / 1000
-        for part in ("usage", "turns"):
-            if part in record:
-                usage = _usage(record, part)
-                asked.usage = usage if asked.usage is None else asked.usage + usage
-        asked.model_id = record.get("model_id") or asked.model_id
-
-
-def _usage(record: Mapping[str, Any], part: str) -> UsageMetadata:
-    return UsageMetadata.from_plain(record.get(part)) or UsageMetadata()
-
-
-def _without_prompt(config: dict[str, Any]) -> dict[str, Any]:
-    """A configuration without its prompt text, for a log line."""
-    return {key: value for key, value in config.items() if key != "prompt_suffix"}
+    def _erred(self, failure: Failure, *, will_retry: bool) -> None:
+        logger.warning(
+            "executor.step_error", **self.facts, timestamp=self._now(), agent_name=self.plan.agent_name,
+            error_type=failure.type, error=failure.loggable, attempt_number=self.asked.attempts,
+            will_retry=will_retry,
+        )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from detent.dispatch.autonomy import AgentRole, AutonomyLevel
 from detent.dispatch.config import StepConfig
 
 if TYPE_CHECKING:
+    from detent.engine.acts import Act
     from detent.engine.step import Step
     from detent.engine.tools import Tool
 
@@ -23,9 +24,15 @@ class AgentSide:
     """The agent's answers are kept outside the journal, where they can be purged."""
     returns: Any = None
     """The soft contract; None reads the handler's return annotation."""
-    lands: tuple[str, ...] = ()
-    """Path in the data at which `conclude` stores the output unchanged, so that it can be checked against the
-    contract once receipts are filled in."""
+    rounds: int = 1
+    """How often an agent may act in one visit. After the last time, the output is concluded from the receipts
+    and the agent is asked only for what they do not hold. With 0, its effects are carried out together with
+    its answer, once that is accepted."""
+    from_receipts: Callable[[Sequence[Act]], Mapping[str, Any]] | None = None
+    """The fields of the output that performed effects settle; None: those of the same name in receipts, then
+    in arguments."""
+    stands_alone: bool = False
+    """No code can stand in for the agent: refused calls do not end its visit, its own limits do."""
     names_next: bool | None = None
     """Whether an agent names the next state; None: only if the conditions in the table do not decide."""
     dialect: Any = None

@@ -1,9 +1,10 @@
-"""The tools of one step for an agent: queries are performed, effects are only recorded as proposals."""
+"""The tools of one step for an agent: queries are answered, effects are acted on by the step's visit."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.dispatch.agent_side import agent_side, offered
@@ -13,13 +14,12 @@ from detent.engine.calls import over
 from detent.engine.context import CannotCheck
 from detent.engine.outcome import Effect
 from detent.engine.ports import TapeError
+from detent.engine.step_failures import Transient
 from detent.engine.tools import ToolError
-from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.errors import BudgetExceededError, Fenced, StoreUnavailable
-from detent.kernel.plain import decode, digest, encode, to_plain
+from detent.kernel.plain import to_plain
 
 if TYPE_CHECKING:
-    from detent.dispatch.usage import UsageMetadata
     from detent.engine.context import StepContext
     from detent.engine.step import Step
     from detent.engine.tools import Kind, Tool, Toolbox
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 FATAL = (Fenced, StoreUnavailable, TapeError, BudgetExceededError, CannotCheck)
 """Errors that no executor may swallow."""
+
+LONGEST_RESULT = 32 * 1024
+"""Characters of a tool's result that are shown to an agent."""
 
 
 class AgentTool(NamedTuple):
@@ -39,6 +42,13 @@ class AgentTool(NamedTuple):
     """JSON Schema of its arguments, an object."""
 
 
+class Refusal(NamedTuple):
+    """Why a call is not carried out; the agent is told."""
+
+    code: str
+    why: tuple[str, ...]
+
+
 class AgentTools:
     """The allowed tools of the step under way. No other tool can be called, whatever a prompt contains."""
 
@@ -46,19 +56,16 @@ class AgentTools:
         self,
         ctx: StepContext,
         tools: Mapping[str, Tool],
+        act: Callable[[Effect], Awaitable[Any]],
         *,
-        durable: bool = True,
         secrets: frozenset[str] = frozenset(),
     ) -> None:
-        self._durable = durable
-        self._secrets = secrets
         self._ctx = ctx
         self._tools = {name: tool for name, tool in tools.items() if tool.for_agents}
-        self.proposed: list[Effect] = []
-        """Effects proposed so far, in call order."""
-        self.used: UsageMetadata | None = None
-        """Usage of the turns kept so far, which are not paid for again."""
-        self.stopped: Exception | None = None
+        self._act = act
+        """Carries out one effect that an executor asks for in the middle of its own work."""
+        self._secrets = secrets
+        self.stopped: BaseException | None = None
         """Error that must end the execution: run taken over, store unavailable, or budget used up."""
 
     def __iter__(self) -> Any:
@@ -74,76 +81,73 @@ class AgentTools:
             for tool in self._tools.values()
         )
 
+    def kind(self, name: str) -> Kind:
+        """Whether an allowed tool is a query or an effect."""
+        return self._tools[name].kind
+
     async def call(self, name: str, args: Mapping[str, Any]) -> Any:
-        """The answer of a query; for an effect, a placeholder for its receipt.
+        """The answer of a query, or the receipt of an effect, which is performed now.
 
         Raises:
             OutputSchemaValidationError: the tool or its arguments are not allowed, which breaks the contract.
+            ToolError: it failed.
         """
+        refusal = await self.refusal(name, args)
+        if refusal is not None:
+            raise OutputSchemaValidationError(self._ctx.step.name, "the allowed tools", refusal.why)
+        with self._stopping():
+            if self.kind(name) == "query":
+                return await self.look(name, args)
+            return await self._act(self.effect(name, args))
+
+    async def refusal(self, name: str, args: Any) -> Refusal | None:
+        """Why a call is not allowed; None if it is."""
         tool = self._tools.get(name)
         if tool is None:
             allowed = ", ".join(self._tools) or "none"
             # The agent made the name up, so it is kept out of a message that reaches logs.
-            raise self._refused([f"a tool was called that is not allowed here. Allowed: {allowed}"])
-        plain = dict(to_plain(dict(args)))
+            why = f"a tool was called that is not allowed here. Allowed: {allowed}"
+            return Refusal("not_allowed", (why,))
+        if not isinstance(args, Mapping):
+            return Refusal("invalid_arguments", (f"tool '{name}': /: must be an object",))
+        try:
+            plain = dict(to_plain(dict(args)))
+        except (TypeError, ValueError):
+            return Refusal("invalid_arguments", (f"tool '{name}': /: holds what is not a JSON value",))
         if problems := await over(plain, tool.misfits, plain):
-            raise self._refused([f"tool '{name}': {problem}" for problem in problems])
-        if tool.kind == "query":
-            with self._stopping():
-                return await self._look(name, plain)
-        effect = Effect(name, plain)
-        self.proposed.append(effect)
-        return {"status": "proposed", "ref": effect.identity(self._ctx.step.name)}
+            return Refusal("invalid_arguments", tuple(f"tool '{name}': {problem}" for problem in problems))
+        return None
 
-    async def _look(self, name: str, args: dict[str, Any]) -> Any:
+    def effect(self, name: str, args: Mapping[str, Any]) -> Effect:
+        """The effect that a call asks for, in the form in which equal ones are recognised."""
+        return Effect(name, self._ctx.tools.get(name, "effect").normal(args))
+
+    async def look(self, name: str, args: Mapping[str, Any]) -> Any:
         """A query's answer for the agent, with secrets masked: like a prompt, it goes to a provider."""
         try:
-            answer = await self._ctx.look(name, args, durable=self._durable)
+            answer = await self._ctx.look(name, dict(to_plain(dict(args))))
         except Exception as error:
             if isinstance(error, FATAL) or not any(
                 secret in str(error) for secret in self._secrets if secret
             ):
                 raise
             raise ToolError("failed", "the reason is withheld, because it contains a secret") from None
-        return masked(answer, self._secrets) if self._secrets else answer
+        return self.shown(answer)
 
-    async def remember(
-        self, request: Any, work: Callable[[], Any], usage: Callable[[Any], UsageMetadata | None]
-    ) -> Any:
-        """An answer in the middle of an execution (a model's turn), kept so that it is not paid for twice.
+    def shown(self, value: Any) -> Any:
+        """A value as an agent may see it."""
+        return masked(value, self._secrets) if self._secrets else value
 
-        `request` is everything the answer depends on. `work` returns a plain value, from which `usage` reads
-        the usage.
-        """
-        fresh = not self._durable
-
-        async def ask() -> Any:
-            nonlocal fresh
-            fresh = True
-            return await work()
-
-        async def apart() -> Any:
-            """Keep the answer outside the journal, and its cost in the journal."""
-            value = to_plain(await ask())
-            used = usage(value)
-            return {
-                "usage": used.to_plain() if used is not None else None,
-                "kept": self._ctx.keep(encode(value)),
-            }
-
-        key = f"turn/{digest(to_plain(request), 24)}"
-        with self._stopping():
-            if not self._durable:
-                value = to_plain(await work())
-            elif not agent_side(self._ctx.step).private:
-                value = await self._ctx.once(key, ask, spend=lambda answer: _spend(usage(answer)))
-            else:
-                record = await self._ctx.once(key, apart, spend=_spend_said)
-                raw = await self._ctx.kept(record["kept"])
-                value = decode(raw) if raw is not None else to_plain(await ask())  # purged: asked anew
-        if fresh and (used := usage(value)) is not None:
-            self.used = used if self.used is None else self.used + used
-        return value
+    async def result(self, name: str, args: Mapping[str, Any]) -> str:
+        """The text that answers an agent's query; its failure is an answer too."""
+        try:
+            return result_text(await self.look(name, args))
+        except FATAL:
+            raise
+        except (ToolError, Transient) as error:
+            return f"ERROR: {error}"[:LONGEST_RESULT]
+        except Exception as error:  # its text may hold private data
+            return f"ERROR: the tool failed ({type(error).__name__})."
 
     @contextlib.contextmanager
     def _stopping(self) -> Iterator[None]:
@@ -153,22 +157,21 @@ class AgentTools:
         except FATAL as error:
             self.stopped = error
             raise
-
-    def _refused(self, problems: Sequence[str]) -> OutputSchemaValidationError:
-        return OutputSchemaValidationError(self._ctx.step.name, "the allowed tools", problems)
-
-
-def _spend_said(record: Mapping[str, Any]) -> Spend:
-    from detent.dispatch.usage import UsageMetadata
-
-    return _spend(UsageMetadata.from_plain(record["usage"]))
+        except Exception:
+            raise
+        except BaseException as error:
+            self.stopped = error
+            raise
 
 
-def _spend(usage: UsageMetadata | None) -> Spend:
-    return NOTHING if usage is None else usage.spend
+def result_text(value: Any) -> str:
+    """A tool's result as text for an agent, cut where it is long."""
+    text = value if isinstance(value, str) else json.dumps(to_plain(value), indent=2, ensure_ascii=False)
+    cut = len(text) - LONGEST_RESULT
+    return text if cut <= 0 else f"{text[:LONGEST_RESULT]}…[cut {cut} characters]"
 
 
-def declared_tools(step: Step, tools: Toolbox, allowed: tuple[str, ...] | None) -> dict[str, Tool]:
+def declared_tools(step: Step, tools: Toolbox, allowed: Sequence[str] | None) -> dict[str, Tool]:
     """The tools a step declares, narrowed to those that agents may use and its configuration allows."""
     queries, effects = offered(step)
     offers = agent_side(step).offers

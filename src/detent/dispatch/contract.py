@@ -11,6 +11,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.agent_side import agent_side, is_straight
@@ -18,20 +19,18 @@ from detent.dispatch.equivalence import Discrepancy
 from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.dispatch.proposal import Proposal
 from detent.engine import schemas
-from detent.engine.outcome import Effect, Hold, Outcome, Receipt
+from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.step import Step
 from detent.kernel.errors import ConfigurationError
-from detent.kernel.placeholders import STAND_IN
-from detent.kernel.plain import pointer_to, to_plain
+from detent.kernel.plain import to_plain
 
 if TYPE_CHECKING:
     from detent.engine.flow import Flow
     from detent.engine.tools import Tool
 
-ENVELOPE = ("output", "effects", "next_state", "reason")
+ENVELOPE = ("output", "next_state", "reason")
 LONGEST_REASON = 200
-MOST_EFFECTS = 50
-"""Effects allowed in one answer."""
+NOTHING_KNOWN: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,8 @@ class Contract:
 
     @property
     def envelope(self) -> bool:
-        """Whether the answer is an envelope: an object that holds the output and more."""
-        return self.names_next or bool(self.effects)
+        """Whether the answer is an envelope: an object that holds the output and the next state."""
+        return self.names_next
 
     @property
     def text(self) -> bool:
@@ -95,22 +94,15 @@ class Contract:
         if not self.envelope:
             return self.output
         definitions: dict[str, Any] = {}
-        properties: dict[str, Any] = {"output": _lifted(self.output or {}, definitions)}
-        required = ["output"]
-        if self.effects:
-            properties["effects"] = {
-                "type": "array",
-                "items": {"anyOf": [_lifted(_effect(tool), definitions) for tool in self.effects.values()]},
-            }
-            required.append("effects")
-        if self.names_next:
-            properties["next_state"] = {"type": "string", "enum": list(self.next)}
-            required.append("next_state")
-        properties["reason"] = {"type": "string", "maxLength": LONGEST_REASON}
+        properties: dict[str, Any] = {
+            "output": _lifted(self.output or {}, definitions),
+            "next_state": {"type": "string", "enum": list(self.next)},
+            "reason": {"type": "string", "maxLength": LONGEST_REASON},
+        }
         whole: dict[str, Any] = {
             "type": "object",
             "properties": properties,
-            "required": required,
+            "required": ["output", "next_state"],
             "additionalProperties": False,
         }
         return {**whole, "$defs": definitions} if definitions else whole
@@ -120,10 +112,13 @@ class Contract:
         """Schema of the soft contract, with no additional keys allowed."""
         return schemas.strictly(schemas.schema_of(self.soft))
 
-    def read(self, answer: Any, proposed: Iterable[Effect] = ()) -> Proposal:
+    def read(
+        self, answer: Any, effects: Iterable[Effect] = (), known: Mapping[str, Any] = NOTHING_KNOWN
+    ) -> Proposal:
         """A parsed answer as a proposal.
 
-        `proposed` are the effects requested through the toolbox; they come first.
+        `effects` are carried out once it is accepted. `known` are parts of the output that receipts hold,
+        whatever the answer says of them.
 
         Raises:
             OutputSchemaValidationError: the answer breaks the hard contract.
@@ -136,10 +131,11 @@ class Contract:
             envelope = answer
             if not set(answer) <= set(ENVELOPE):
                 problems.append(f"/: has unexpected keys (expected: {', '.join(self._envelope_keys())})")
-            if "output" not in answer and (self.hard is not None or self.soft is not None):
+            if "output" not in answer and not known and (self.hard is not None or self.soft is not None):
                 problems.append("/: missing: output")
-        effects, names = self._effects(envelope.get("effects"), list(proposed), problems)
-        raw_output = _renamed(envelope.get("output"), names)
+        raw_output = envelope.get("output")
+        if known and isinstance(raw_output, Mapping | None):
+            raw_output = {**(raw_output or {}), **known}
         output, plain = self._output(raw_output, problems)
         following = self._next(envelope.get("next_state"), problems)
         reason = envelope.get("reason")
@@ -154,7 +150,7 @@ class Contract:
         wrong = schemas.misfits(to_plain(output), self._closed)
         discrepancies = tuple(
             Discrepancy(place if place != "/" else "", _kind(message))
-            for place, _, message in (line.partition(": ") for line in _without_receipts(wrong, output))
+            for place, _, message in (line.partition(": ") for line in wrong)
         )
         return discrepancies[:50], max(0, len(discrepancies) - 50)
 
@@ -165,64 +161,25 @@ class Contract:
     # -- parts ----------------------------------------------------------------------------------------------
 
     def _envelope_keys(self) -> list[str]:
-        return [
-            "output",
-            *(["effects"] if self.effects else []),
-            *(["next_state"] if self.names_next else []),
-        ]
+        return ["output", "next_state"]
 
     def _output(self, value: Any, problems: list[str]) -> tuple[Any, Any]:
         if isinstance(value, Mapping) and value.get("success") is False:
             return value, value  # reported as failed; the dispatcher fails the step
         output = value
         if self.hard is not None:
-            output, wrong = _read_with_receipts(value, self.hard)
+            output, wrong = schemas.read(value, self.hard)
             prefix = "/output" if self.envelope else ""
             problems += [f"{prefix}{line}" for line in wrong]
             if wrong:
                 return None, None
-        elif self.soft is not None and not _receipt_places(value):
+        elif self.soft is not None:
             decoded, wrong = schemas.read(value, self.soft)
             output = value if wrong else decoded
         plain = to_plain(output)
         if self.spreads and plain is not None and not isinstance(plain, dict):
             problems.append("/output: must be an object" if self.envelope else "/: must be an object")
         return output, plain
-
-    def _effects(
-        self, listed: Any, proposed: list[Effect], problems: list[str]
-    ) -> tuple[list[Effect], dict[str, str]]:
-        """All proposed effects, and the effect identity behind each name used in the answer."""
-        # Effects requested through the toolbox are named by the reference it returned.
-        names = {key: key for key in (earlier.identity(self.step) for earlier in proposed)}
-        if listed is None:
-            return proposed, names
-        if not isinstance(listed, list) or len(listed) > MOST_EFFECTS:
-            problems.append(f"/effects: must be a list of at most {MOST_EFFECTS}")
-            return proposed, names
-        for index, item in enumerate(listed):
-            place = f"/effects/{index}"
-            if not isinstance(item, Mapping) or not isinstance(item.get("tool"), str):
-                problems.append(f"{place}: must be an object with tool and args")
-                continue
-            name, args, key = item["tool"], item.get("args", {}), item.get("key")
-            tool = self.effects.get(name)
-            if tool is None:
-                allowed = ", ".join(self.effects) or "none"
-                problems.append(f"{place}/tool: is not allowed here. Allowed: {allowed}")
-                continue
-            if not isinstance(args, Mapping) or not isinstance(key, str | None):
-                problems.append(f"{place}: args must be an object and key a text")
-                continue
-            filled = _renamed(dict(args), names)
-            wrong = _without_receipts(tool.misfits(to_plain(filled)), filled)
-            problems += [f"{place}/args{line}" for line in wrong]
-            if not wrong:
-                effect = Effect(name, filled, key)
-                proposed.append(effect)
-                if key is not None:
-                    names[key] = effect.identity(self.step)
-        return proposed, names
 
     def _next(self, name: Any, problems: list[str]) -> str | None:
         if name is None:
@@ -252,15 +209,6 @@ def _soft_contract(step: Step) -> Any:
     return hint
 
 
-def _effect(tool: Tool) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {"tool": {"const": tool.name}, "args": tool.schema, "key": {"type": "string"}},
-        "required": ["tool", "args"],
-        "additionalProperties": False,
-    }
-
-
 def _lifted(schema: Mapping[str, Any], definitions: dict[str, Any]) -> Any:
     """A schema to embed in another one; its definitions move to `definitions`."""
 
@@ -279,43 +227,3 @@ def _kind(message: str) -> typing.Literal["type", "value", "missing", "extra", "
     if message.startswith("has unexpected keys"):
         return "extra"
     return "type" if message.startswith("must be ") and "one of" not in message else "value"
-
-
-# -- receipts in answers ------------------------------------------------------------------------------------
-
-
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """A value whose placeholders, which use the answer's keys, are replaced by receipts of those effects."""
-    if isinstance(value, Mapping):
-        if isinstance(value.get(STAND_IN), str) and len(value) == 1:
-            key, _, path = value[STAND_IN].partition(".")
-            return Receipt(names[key], path) if key in names else value
-        return {key: _renamed(item, names) for key, item in value.items()}
-    return [_renamed(item, names) for item in value] if isinstance(value, list) else value
-
-
-def _receipt_places(value: Any, place: str = "") -> set[str]:
-    if isinstance(value, Receipt):
-        return {place or "/"}
-    if isinstance(value, Mapping):
-        return set().union(
-            *(_receipt_places(item, f"{place}{pointer_to([str(key)])}") for key, item in value.items())
-        )
-    if isinstance(value, list):
-        return set().union(*(_receipt_places(item, f"{place}/{index}") for index, item in enumerate(value)))
-    return set()
-
-
-def _without_receipts(problems: list[str], value: Any) -> list[str]:
-    """Problems, without those about receipts, whose values are only known later."""
-    places = _receipt_places(value)
-    # Compare whole places: one place's name may begin another's.
-    about = tuple(start for place in places for start in (f"{place}:", f"{place}/" if place != "/" else "/"))
-    return [line for line in problems if not line.startswith(about)]
-
-
-def _read_with_receipts(value: Any, contract: Any) -> tuple[Any, list[str]]:
-    output, wrong = schemas.read(to_plain(value), contract)
-    if not _receipt_places(value):
-        return output, wrong
-    return value, _without_receipts(wrong, value)  # checked again once the receipts are filled in

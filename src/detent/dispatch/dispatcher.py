@@ -8,22 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from detent.dispatch.agent_side import agent_side
 from detent.dispatch.evidence_log import EvidenceLog
-from detent.dispatch.executor_errors import DispatchError, OutputSchemaValidationError
+from detent.dispatch.executor_errors import DispatchError
 from detent.dispatch.layers import Layers
 from detent.dispatch.plan import Plan, facts_of, no_agent_side
 from detent.dispatch.planner import Planner
 from detent.engine import logger
-from detent.engine.calls import over
 from detent.engine.performer import Assignment, Performed
-from detent.engine.schemas import misfits
 from detent.kernel.run_config import FORCE
 
 if TYPE_CHECKING:
     from detent.engine.context import StepContext
     from detent.engine.engine import Engine
-    from detent.engine.step import Step
     from detent.engine.work import Work
     from detent.kernel.run import Run
 
@@ -81,17 +77,6 @@ class Dispatcher(Planner):
             await driver.commit_whole(*answer.remarks)
         shadow = Shadow.of(execution, answer)
         return Performed(answer.outcome, None if shadow is None else shadow.carry_out)
-
-    async def check_filled(self, step: Step, changes: Mapping[str, Any]) -> None:
-        """Check an agent's output against the step's contract again, with receipts filled in."""
-        path = agent_side(step).lands or ((step.into,) if step.into is not None else ())
-        if step.output_schema is None or (step.conclude is not None and not path):
-            return
-        output: Any = changes
-        for part in path:
-            output = output[part]
-        if problems := await over(output, misfits, output, step.output_schema):
-            raise OutputSchemaValidationError(step.name, "its contract, receipts filled in", problems)
 
     async def close(self) -> None:
         """Write the remaining evidence, and close the executors."""

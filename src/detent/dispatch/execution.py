@@ -1,37 +1,42 @@
 """One dispatched execution of a step: the order of checks, the gate, the fallback.
 
 The outcome is the agent's only when the gate accepted it; in every other case it is the handler's, as if
-there were no agent.
+there were no agent. Where the agent has already acted, the handler goes on from there if all that was done
+is what it would do too; otherwise the step fails, or a person decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch import gate
-from detent.dispatch.agent import Asked, Asking, Failure
+from detent.dispatch.agent import AgentVisit, Asked, Judges
 from detent.dispatch.agent_side import highest_level, is_straight
 from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
 from detent.dispatch.equivalence import Discrepancy
 from detent.dispatch.evidence import DEMOTIONS, Demotion
 from detent.dispatch.executor import Availability, ExecutorResult, StepExecutor
 from detent.dispatch.executor_errors import DispatchError, OutputSchemaValidationError
-from detent.dispatch.gate import Judgement, Side
+from detent.dispatch.failure import Failure
+from detent.dispatch.gate import Judgement, Rejected, Side
+from detent.dispatch.matching import match, normal
+from detent.dispatch.own_code import OwnCode, failed_before
 from detent.dispatch.plan import Plan, check_price, facts_of, no_agent_side
 from detent.dispatch.proposal import Proposal
 from detent.dispatch.result import AgentFailure, DispatchResult
 from detent.engine import logger, moves
-from detent.engine.context import CannotCheck, StepContext, TrialContext
-from detent.engine.outcome import Outcome
+from detent.engine.acts import Act, acts_of
+from detent.engine.context import CannotCheck, StepContext, TrialContext, TrialPaused
+from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.patterns import PatternTimeout
 from detent.engine.performer import called, called_through_ledger, concluded
 from detent.engine.step import WAITS
 from detent.engine.step_failures import StepFailed
-from detent.kernel.entries import Body
+from detent.kernel.entries import Body, Recorded
 from detent.kernel.errors import BudgetExceededError, DetentError, InvalidTransitionError, name_of
-from detent.kernel.plain import digest
+from detent.kernel.plain import brief, digest
 
 if TYPE_CHECKING:
     from detent.dispatch.evidence_log import EvidenceLog
@@ -39,8 +44,14 @@ if TYPE_CHECKING:
     from detent.engine.work import Work
     from detent.kernel.run import Run
 
-ASKED = ("agent/", "turn/")
-"""Prefixes of the keys under which a visit keeps an agent's answers."""
+ASKED = "agent/"
+"""Prefix of the keys under which a visit keeps an agent's replies."""
+FALLBACK = "fallback"
+"""Key under which a visit keeps the decision that the handler goes on where an agent has acted."""
+DIVERGED = "diverged"
+"""Name of the hold of a run whose agent did what the handler would not have done."""
+BY_CODE, ACCEPT, FAIL = "code", "accept", "fail"
+"""The answers a person may give to it."""
 
 
 @dataclass(slots=True)
@@ -73,7 +84,11 @@ class Execution:
         self._began = driver.clock.elapsed()
         self._handler_seconds: float | None = None
         self.agent_side: Side | None = None
+        self.own_code = OwnCode(plan, ctx, lambda trial: self._timed(self.handle(trial)))
+        self.visit: AgentVisit | None = None
         self._agent_remarks: tuple[Body, ...] = ()
+        self._round: Judgement | None = None
+        """The judgement of the current round, until it is told."""
 
     @property
     def run(self) -> Run:
@@ -81,8 +96,9 @@ class Execution:
         return self.ctx.run
 
     def then(self, run: Run) -> Execution:
-        """The same dispatch on an earlier state of the run, with the same inputs and query answers."""
-        execution = Execution(self.planner, self.evidence, self.driver, self.plan, self.ctx.then(run))
+        """A trial of the same dispatch on an earlier state of the run, with the same inputs and answers."""
+        ctx = TrialContext(self.ctx.then(run))
+        execution = Execution(self.planner, self.evidence, self.driver, self.plan, ctx)
         execution.level, execution._inputs = self.level, self._inputs
         return execution
 
@@ -145,7 +161,7 @@ class Execution:
             return await self._fall_back(
                 FallbackReason.NO_EXECUTOR, error=AgentFailure("NoExecutor", executor)
             )
-        # With answers kept before a crash, `Asking` continues from them and checks the budget itself.
+        # With replies kept before a crash, the visit continues from them and checks the budget itself.
         begun = any(key.startswith(ASKED) for key in self.driver.run.records)
         if not begun and (short := self.driver.spending.short_of(config.budget)) is not None:
             limit, spent, of = short
@@ -164,6 +180,11 @@ class Execution:
 
     def _before(self) -> Answer | Awaitable[Answer] | None:
         """The answer that an earlier failure in this visit already determines, if any."""
+        earlier = self.driver.run.records.get(FALLBACK)
+        if earlier is not None:
+            result = DispatchResult.from_plain(earlier)
+            assert result.fallback_reason is not None
+            return self._fall_back(result.fallback_reason, earlier=result)
         failure = self.driver.run.failure
         if failure is None:
             return None
@@ -218,7 +239,7 @@ class Execution:
     def _side(self, value: Any, outcome: Outcome, ctx: StepContext) -> Side:
         effects = (*ctx.proposed, *outcome.effects)
         to = moves.destination(self.plan.flow, self.run, outcome)
-        return Side.of(self.step, value, outcome, to, effects)
+        return Side.of(self.step, value, outcome._replace(effects=effects), to, effects)
 
     async def _timed(self, work: Awaitable[Side]) -> Side:
         began = self.driver.clock.elapsed()
@@ -247,7 +268,11 @@ class Execution:
         return source.default if source is not None else None
 
     async def ask(self, executor: StepExecutor, *, durable: bool = True) -> Asked:
-        """Ask the agent; unless it failed, `agent_side` then holds its proposal."""
+        """Have the agent visit the step; unless it failed, `agent_side` then holds its proposal.
+
+        Raises:
+            Rejected: the gate rejects effects that it asks for.
+        """
         await self.gather()
         prepare = getattr(self.plan.dialect, "prepare", None)
         if prepare is not None:
@@ -255,15 +280,46 @@ class Execution:
                 self._inputs = dict(await prepare(self.plan, self.ctx, self.inputs))
             except PatternTimeout as error:  # a failed attempt: the prompt could not be prepared
                 return Asked(attempts=1, failure=Failure.of(error))
-        asking = Asking(
+        trusted = self.level in (AutonomyLevel.CONSULTANT, AutonomyLevel.APPROVER)
+        judges = Judges(
+            self._judge_round if durable else _no_judge, self._round_over, self._check_proposal, trusted,
+            lambda: trusted or (self.step.validator is None and self.own_code.ready),
+        )  # fmt: skip
+        self.visit = AgentVisit(
             self.driver, self.plan, self.ctx, self.inputs, executor, self.facts, self.planner.settings,
-            durable=durable,
+            judges, durable,
         )  # fmt: skip
         self.ctx.cap = self.plan.config.budget
         try:
-            return await asking.ask(self._check_proposal)
+            return await self.visit.ask()
         finally:
             self.ctx.cap = None
+
+    async def _judge_round(self, effects: Sequence[Effect], number: int) -> int:
+        """Judge effects that the agent asks for; gives how many may be performed before asking again."""
+        assert self.visit is not None
+        acts, compared = self.visit.acts, len(effects)
+        proposal = Proposal(None, None, tuple(effects), acts=tuple(acts), round=number, final=False)
+
+        async def departures() -> tuple[Discrepancy, ...]:
+            nonlocal compared
+            try:
+                details, compared = await self.own_code.departures(acts, effects)
+            except CannotCheck:
+                return (Discrepancy("/effects", "value"),)
+            return details
+
+        judgement = await gate.judge_round(self.level, self.step, self.inputs, proposal, departures)
+        if not judgement.accepted:
+            raise Rejected(judgement)
+        self._round = judgement
+        return compared
+
+    def _round_over(self) -> None:
+        """Tell the judgement of a round after which the agent is asked again."""
+        if self._round is not None:
+            self._judged(self._round)
+            self._round = None
 
     async def _check_proposal(self, proposal: Proposal) -> None:
         """Check a proposal against the run: the conditions in its transition table, and its ledger."""
@@ -276,7 +332,6 @@ class Execution:
         except Exception as error:
             raise broken([f"/: nothing can be concluded from it ({type(error).__name__})"]) from error
         if is_straight(self.step):
-            # As plain values, or as answered while receipts are still to be filled in.
             answered = proposal.output if isinstance(proposal.output, Mapping) else proposal.plain
             outcome = Outcome(set=answered or {})
         if proposal.next is not None:
@@ -305,25 +360,39 @@ class Execution:
         if proposal.next is not None and is_move and to != proposal.next:
             # The conditions in the table choose the next state, and an answer cannot override them.
             raise broken(["/next_state: the conditions on the table lead elsewhere"])
-        self.agent_side = Side.of(self.step, proposal.output, outcome, to, effects)
+        side = Side.of(self.step, proposal.output, outcome, to, effects)
+        if proposal.acts:
+            acted = [normal(self.ctx, act.effect) or act.effect for act in proposal.acts if act.happened]
+            side = replace(side, effects=(*acted, *side.effects))
+        self.agent_side = side
         self._agent_remarks = tuple(ctx.said)
 
     async def _by_agent(self, executor: StepExecutor) -> Answer:
-        asked = await self.ask(executor)
+        try:
+            asked = await self.ask(executor)
+        except Rejected as rejected:
+            assert self.visit is not None
+            self._round = None
+            asked, judgement = self.visit.asked, rejected.judgement
+            self.visit.completed()
+            return await self._answered(asked, judgement)
         if asked.failure is not None:
             error = AgentFailure(asked.failure.type, asked.failure.message)
             return await self._fall_back(asked.failure.reason, asked, error=error, failure=asked.failure)
         assert asked.proposal is not None
         assert self.agent_side is not None
-        agent = self.agent_side
-        beside = TrialContext(self.ctx)
+        acts, self._round = asked.proposal.acts, None
         try:
             judgement = await gate.judge(
-                self.level, self.step, self.plan.contract, self.inputs, asked.proposal, agent,
-                lambda: self._timed(self.handle(beside)),
+                self.level, self.step, self.plan.contract, self.inputs, asked.proposal, self.agent_side,
+                lambda: self.own_code.side_after(acts),
             )  # fmt: skip
-        except CannotCheck:
+        except (CannotCheck, TrialPaused):
             judgement = Judgement(False, Check.COMPARE, (Discrepancy("", "value"),))
+        return await self._answered(asked, judgement)
+
+    async def _answered(self, asked: Asked, judgement: Judgement) -> Answer:
+        """The answer that follows from the gate's judgement on an agent that has come to an end."""
         self._judged(judgement)
         self.say(
             logger.info, "dispatch.agent_completed", autonomy=self.level.value, accepted=judgement.accepted,
@@ -333,9 +402,8 @@ class Execution:
             model_id=asked.model_id or self.plan.config.model_id,
         )  # fmt: skip
         if not judgement.accepted:
-            return await self._fall_back(
-                FallbackReason.VALIDATION_FAILURE, asked, judgement=judgement, beside=beside
-            )
+            return await self._fall_back(FallbackReason.VALIDATION_FAILURE, asked, judgement=judgement)
+        assert self.agent_side is not None
         config = self.plan.config
         above = self.level in (AutonomyLevel.CONSULTANT, AutonomyLevel.APPROVER)
         result = DispatchResult.accepted(
@@ -344,7 +412,7 @@ class Execution:
             agent_duration_ms=_milliseconds(asked.seconds), handler_duration_ms=self._handler_ms(),
             spend=asked.spend, shadow=above and bool(config.shadow) and self._sampled(),
         )  # fmt: skip
-        return self._done(agent, result, asked, judgement, self._agent_remarks)
+        return self._done(self.agent_side, result, asked, judgement, self._agent_remarks)
 
     async def _agent_alone(self) -> Answer:
         """Perform a step that has no handler: the agent's failure is the step's failure."""
@@ -377,19 +445,28 @@ class Execution:
         error: AgentFailure | None = None,
         failure: Failure | None = None,
         judgement: Judgement | None = None,
-        beside: TrialContext | None = None,
         earlier: DispatchResult | None = None,
     ) -> Answer:
         """The handler's outcome, computed once: reused if the gate already ran the handler."""
+        await self.driver.log.flush()
         attempts = asked.attempts if asked is not None else earlier.attempts if earlier is not None else 0
+        acts = [act for act in await acts_of(self.driver, by="agent") if act.happened]
         remarks: tuple[Body, ...] = ()
         side = judgement.handler if judgement is not None else None
-        if side is not None and beside is not None:
-            remarks = tuple(beside.said)
+        rehearsed = self.own_code.rehearsed
+        if rehearsed is not None and side is not None and not acts:
+            side, remarks = rehearsed.side, tuple(rehearsed.ctx.said)
+            self.own_code.account_for(self.driver.run)
         else:
             self.ctx.fallback = reason
             try:
-                side = await self._timed(self.handle(self.ctx))
+                if acts:
+                    record = self._result_of_fallback(reason, asked, error, judgement, earlier)
+                    side, remarks = await self._go_on(acts, record)
+                else:
+                    self.ctx.occurrences = failed_before(self.driver.run)
+                    side = await self._timed(self.handle(self.ctx))
+                    self.own_code.account_for(self.driver.run)
             except BudgetExceededError:  # the handler itself spends, and the run is out of budget
                 raise
             except Exception as broken:
@@ -409,10 +486,69 @@ class Execution:
                 result = self._result_of_fallback(reason, asked, error, judgement, earlier)
                 failed.detail = self._detail(result, asked, judgement)
                 raise failed from broken
+        assert side is not None
         self._fell_back(reason, error, failure, asked, attempts, succeeded=True)
         self._completed(fallback=True)
         result = self._result_of_fallback(reason, asked, error, judgement, earlier)
         return self._done(side, result, asked, judgement, remarks)
+
+    async def _go_on(self, acts: Sequence[Act], result: DispatchResult) -> tuple[Side, tuple[Body, ...]]:
+        """The handler's side where an agent has acted: it does the rest, and repeats nothing.
+
+        Raises:
+            StepFailed: the agent did what the handler would not have done.
+        """
+        by_code = self.ctx.answer(DIVERGED) == BY_CODE
+        try:
+            rehearsed, found = await self.own_code.matched(acts)
+            foreign = tuple(act.effect.tool for act in found.foreign)
+        except CannotCheck:
+            rehearsed, found, foreign = None, None, tuple(act.effect.tool for act in acts)
+        if foreign and not (by_code and found is not None):
+            return await self._diverged(acts, foreign), ()
+        assert rehearsed is not None
+        assert found is not None
+        if FALLBACK not in self.driver.run.records:
+            # From here on code decides, also in a worker that takes the run over.
+            await self.driver.commit_whole(Recorded(FALLBACK, result.to_plain()))
+        if rehearsed.ctx.came_to or rehearsed.side is None:
+            self.ctx.occurrences = failed_before(self.driver.run)
+            side = await self._timed(self.handle(self.ctx))
+            found = match(self.ctx, self.step, side.effects, found.foreign) if side.effects else found
+            remarks: tuple[Body, ...] = ()
+        else:
+            side, remarks = rehearsed.side, tuple(rehearsed.ctx.said)
+        outcome = found.filled(self.step, side.outcome)
+        self.ctx.proposed = ()
+        self.own_code.account_for(self.driver.run)
+        return replace(side, outcome=outcome, output=found.value(side.output)), remarks
+
+    async def _diverged(self, acts: Sequence[Act], foreign: Sequence[str]) -> Side:
+        """Where the agent did what the handler would not: never on as if nothing had happened."""
+        done = ", ".join(f"'{tool}'" for tool in dict.fromkeys(foreign))
+        text = f"The agent failed after it had done what the step's own code would not do: {done}."
+        answer = self.ctx.answer(DIVERGED)
+        if answer is None and self.plan.flow.undoing is None:
+            choices = [*([ACCEPT] if self._known(acts) is not None else []), BY_CODE, FAIL]
+            about = {"done": [{"tool": act.effect.tool, "args": brief(act.effect.args)} for act in acts]}
+            question = f"{text} Go on by code from here, accept what was done, or fail?"
+            hold = Hold(DIVERGED, "attention", question, choices, about=about)
+            return Side(Outcome(hold=hold), None, None, ())
+        if answer == ACCEPT and (known := self._known(acts)) is not None:
+            outcome = await concluded(self.step, TrialContext(self.ctx), known.output)
+            return Side.of(self.step, known.output, outcome._replace(by="agent"), None, ())
+        raise StepFailed(text)
+
+    def _known(self, acts: Sequence[Act]) -> Proposal | None:
+        """What the receipts alone say of the output; None if they do not settle all of it."""
+        dialect: Any = self.plan.dialect
+        if not hasattr(dialect, "settled") or not dialect.settled(self.plan, acts):
+            return None
+        try:
+            proposal: Proposal = dialect.read(self.plan, None, (), self.inputs, acts)
+        except OutputSchemaValidationError:
+            return None
+        return proposal
 
     def _result_of_fallback(
         self,
@@ -454,7 +590,7 @@ class Execution:
         outcome = side.outcome
         if outcome.hold is None:
             outcome = outcome._replace(
-                effects=side.effects, by="agent" if agent else outcome.by, detail={**outcome.detail, **detail}
+                by="agent" if agent else outcome.by, detail={**outcome.detail, **detail}
             )
             self.ctx.proposed = ()
         return Answer(outcome, result, side, remarks)
@@ -473,6 +609,8 @@ class Execution:
                 detail["max_autonomy"] = highest.value
         if asked is not None and asked.cuts:
             detail["cuts"] = list(asked.cuts)
+        if asked is not None and (asked.rounds or asked.refused):
+            detail |= {"rounds": asked.rounds, "refused_calls": asked.refused, "effects": asked.effects}
         if judgement is not None and judgement.reasons:
             detail["verdict"] = list(judgement.reasons)
         return detail
@@ -574,6 +712,11 @@ class _Played:
     def priced(self, model_id: str | None) -> bool:
         """Always true: recorded answers have recorded costs."""
         return True
+
+
+async def _no_judge(effects: Sequence[Effect], number: int) -> int:
+    """Nobody judges a shadow's effects: those that were not performed end it."""
+    return len(effects)
 
 
 def _milliseconds(seconds: float) -> float:

@@ -1,11 +1,12 @@
 """The port through which a step reaches an agent: `StepExecutor` and its result.
 
-No provider is named or imported here. An executor decides and proposes; it never performs an effect.
+No provider is named or imported here. An executor never performs an effect: it calls a tool, and the engine
+performs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias,
 from detent.dispatch.usage import UsageMetadata
 
 if TYPE_CHECKING:
-    from detent.dispatch.agent_tools import AgentTools
+    from detent.dispatch.agent_tools import AgentTool, AgentTools
     from detent.dispatch.config import StepConfig
+    from detent.dispatch.conversation import Message, ModelAnswer
 
 Schema: TypeAlias = type | Mapping[str, Any]
 """A dataclass, TypedDict or model class, or a JSON Schema."""
@@ -66,9 +68,35 @@ class ExecutorResult:
     """The model that answered, by its provider's name."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReplyRequest:
+    """What an agent is asked next in a conversation."""
+
+    step_name: str
+    agent_name: str
+    messages: Sequence[Message]
+    tools: Sequence[AgentTool] = ()
+    schema: Schema | None = None
+    """The shape of an answer that calls no tool."""
+    config: StepConfig | None = None
+    event_callback: EventCallback | None = None
+
+
+@runtime_checkable
+class ConversationExecutor(Protocol):
+    """An executor that gives one reply at a time; the conversation, and calling its tools, is dispatch's."""
+
+    async def reply(self, request: ReplyRequest) -> ModelAnswer:
+        """One reply: tool calls, or an answer. Retries and time limits are the caller's business."""
+
+
 @runtime_checkable
 class StepExecutor(Protocol):
-    """Performs one step as an agent: decides, calls queries, proposes effects; never performs an effect."""
+    """Performs one step as an agent that runs its own loop or knows only a prompt.
+
+    Its calls of `toolbox` are carried out at once: a query is answered, an effect is performed by the engine.
+    It may also answer `{"calls": [{"tool", "args"}]}` and is then asked again, with the results.
+    """
 
     async def execute(
         self,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch import prompt
+from detent.dispatch.conclusion import asked_fields, held_by_receipts, known_fields, missing_fields
 from detent.dispatch.executor import SchemaHint
 from detent.kernel.plain import digest
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from detent.dispatch.plan import Plan
     from detent.dispatch.prompt import Prompt
     from detent.dispatch.proposal import Proposal
+    from detent.engine.acts import Act
     from detent.engine.outcome import Effect
 
 
@@ -29,23 +31,31 @@ class JsonDialect:
         allowed = prompt.allowed_block(plan.contract)
         return digest([plan.instructions, prompt.contract_block(plan.contract), allowed], 12)
 
-    def build(
-        self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str], problems: Sequence[str]
-    ) -> Prompt:
+    def build(self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str]) -> Prompt:
         """Fixed instructions, then labelled blocks."""
-        return prompt.build(plan.instructions, inputs, plan.contract, secrets=secrets, problems=problems)
+        return prompt.build(plan.instructions, inputs, plan.contract, secrets=secrets)
+
+    def refused(self, plan: Plan, problems: Sequence[str]) -> str:
+        """The block PROBLEMS."""
+        return prompt.problems_block(problems)
 
     def schema(self, plan: Plan) -> Mapping[str, Any] | None:
         """The schema to check the answer by if the step declares one, else only to decode under."""
         contract = plan.contract
-        if contract.schema is None or (contract.hard is not None and not contract.envelope):
+        declared = contract.hard is not None and not contract.envelope and not contract.effects
+        if contract.schema is None or declared:
             return contract.schema
         return SchemaHint(contract.schema)
 
     def read(
-        self, plan: Plan, answer: Any, proposed: Iterable[Effect], inputs: Mapping[str, Any]
+        self,
+        plan: Plan,
+        answer: Any,
+        effects: Iterable[Effect],
+        inputs: Mapping[str, Any],
+        acts: Sequence[Act] = (),
     ) -> Proposal:
-        """Parse the text of an answer, and check it against the contract."""
+        """Parse the text of an answer, and check it, with what the acts settle, against the contract."""
         from detent.dispatch.answer_text import parse_answer
 
         contract = plan.contract
@@ -55,7 +65,29 @@ class JsonDialect:
             except ValueError:
                 raise contract.broken(["/: is not JSON"]) from None
             answer = answer if contract.text and not isinstance(parsed, str) else parsed
-        return contract.read(answer, proposed)
+        if contract.output is not None:
+            known = known_fields(plan.step, contract.output, acts)
+        else:
+            inner = answer.get("output") if contract.envelope and isinstance(answer, Mapping) else answer
+            known = held_by_receipts(inner, acts)
+        return contract.read(answer, effects, known)
+
+    def settled(self, plan: Plan, acts: Sequence[Act]) -> bool:
+        """Whether the acts settle the whole answer, so that the agent need not be asked for any of it."""
+        return not plan.contract.names_next and self._missing(plan, acts) == []
+
+    def missing(self, plan: Plan, acts: Sequence[Act]) -> tuple[str, Mapping[str, Any] | None]:
+        """How an agent is asked for what its acts do not settle, and the schema of the answer."""
+        contract = plan.contract
+        schema = contract.schema
+        names = self._missing(plan, acts)
+        if names is not None and contract.output is not None and not contract.names_next:
+            schema = asked_fields(contract.output, names)
+        return prompt.missing_block(schema), None if schema is None else SchemaHint(schema)
+
+    def _missing(self, plan: Plan, acts: Sequence[Act]) -> list[str] | None:
+        output = plan.contract.output
+        return missing_fields(output, known_fields(plan.step, output, acts))
 
 
 JSON = JsonDialect()

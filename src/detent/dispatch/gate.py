@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.autonomy import AutonomyLevel, Check
-from detent.dispatch.equivalence import CompareRules, Discrepancy, canonical_value, differences
+from detent.dispatch.equivalence import Discrepancy, canonical_value, differences
+from detent.dispatch.matching import placed_rules
 from detent.dispatch.proposal import Proposal, Verdict
 from detent.engine.calls import call, over
 from detent.engine.outcome import Effect, Outcome, additions
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 MOST_KEPT = 50
 _NAME = re.compile(r"[A-Za-z0-9_.*-]{0,40}")
-BESIDE_OUTPUT = ("/effects", "/append", "/next_state")
-"""Where a rule's pointer does not mean a place in the output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +71,14 @@ class Side:
         return document
 
 
+class Rejected(BaseException):
+    """The gate has rejected what an agent was about to do; no executor may swallow it."""
+
+    def __init__(self, judgement: Judgement) -> None:
+        self.judgement = judgement
+        super().__init__("the gate has rejected it")
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """The gate's decision on a proposal."""
@@ -94,19 +101,30 @@ def compare_sides(
         left, right = (
             Side.of(step, side.outcome, side.outcome, side.to, side.effects) for side in (left, right)
         )
-    rules = step.compare or CompareRules()
-    placed = CompareRules(
-        tuple(_placed(pointer) for pointer in rules.ignore),
-        tuple(_placed(pointer) for pointer in rules.unordered),
-        rules.float_rel_tol,
-        rules.text,
-    )
     schema = {"type": "object", "properties": {"output": contract.output}} if contract.output else None
-    return differences(left.document(), right.document(), placed, schema=schema, limit=MOST_KEPT)
+    rules = placed_rules(step)
+    return differences(left.document(), right.document(), rules, schema=schema, limit=MOST_KEPT)
 
 
-def _placed(pointer: str) -> str:
-    return pointer if pointer.startswith(BESIDE_OUTPUT) else f"/output{pointer}"
+async def judge_round(
+    level: AutonomyLevel,
+    step: Step,
+    inputs: Mapping[str, Any],
+    proposal: Proposal,
+    compare: Callable[[], Awaitable[tuple[Discrepancy, ...]]],
+) -> Judgement:
+    """Accept or reject effects that an agent asks for before it goes on.
+
+    `compare` gives where they differ from what the step's own code would do; its error is the step's error.
+    """
+    if level is AutonomyLevel.APPROVER:
+        return Judgement(True, Check.NONE)
+    if level is AutonomyLevel.CONSULTANT:
+        return Judgement(True, Check.CONTRACT)
+    if step.validator is not None:
+        return await _validated(step, inputs, proposal)
+    details = await compare()
+    return Judgement(not details, Check.COMPARE, details[:MOST_KEPT], max(0, len(details) - MOST_KEPT))
 
 
 async def judge(
@@ -125,20 +143,24 @@ async def judge(
         details, more = await over(proposal.given, contract.soft_misfits, proposal.given)
         return Judgement(True, Check.CONTRACT, details, more)
     if step.validator is not None:
-        verdict = await _verdict(step, inputs, proposal)
-        discrepancies = tuple(Discrepancy(_pointer(reason), "value") for reason in verdict.reasons)
-        if not verdict.ok and not discrepancies:
-            discrepancies = (Discrepancy("", "value"),)
-        return Judgement(
-            verdict.ok, Check.VALIDATOR, discrepancies[:MOST_KEPT], max(0, len(discrepancies) - MOST_KEPT),
-            tuple(str(reason)[:200] for reason in verdict.reasons),
-        )  # fmt: skip
+        return await _validated(step, inputs, proposal)
     side = await handler()
     try:
         details, count = compare_sides(step, contract, side, agent)
     except TypeError:  # facts of a type that cannot be compared do not count as equal
         details, count = (Discrepancy("", "type"),), 1
     return Judgement(not count, Check.COMPARE, details, max(0, count - len(details)), handler=side)
+
+
+async def _validated(step: Step, inputs: Mapping[str, Any], proposal: Proposal) -> Judgement:
+    verdict = await _verdict(step, inputs, proposal)
+    discrepancies = tuple(Discrepancy(_pointer(reason), "value") for reason in verdict.reasons)
+    if not verdict.ok and not discrepancies:
+        discrepancies = (Discrepancy("", "value"),)
+    return Judgement(
+        verdict.ok, Check.VALIDATOR, discrepancies[:MOST_KEPT], max(0, len(discrepancies) - MOST_KEPT),
+        tuple(str(reason)[:200] for reason in verdict.reasons),
+    )  # fmt: skip
 
 
 async def _verdict(step: Step, inputs: Mapping[str, Any], proposal: Proposal) -> Verdict:

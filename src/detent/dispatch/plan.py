@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from detent.dispatch.executor import StepExecutor
     from detent.dispatch.prompt import Prompt
     from detent.dispatch.proposal import Proposal
+    from detent.engine.acts import Act
     from detent.engine.flow import Flow
     from detent.engine.outcome import Effect
     from detent.engine.step import Step
@@ -42,20 +43,27 @@ class Dialect(Protocol):
     def fingerprint(self, plan: Plan) -> str:
         """Changes with anything an agent is given, except the inputs."""
 
-    def build(
-        self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str], problems: Sequence[str]
-    ) -> Prompt:
-        """The prompt for an agent; `problems` are those of its last answer."""
+    def build(self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str]) -> Prompt:
+        """The prompt for an agent."""
+
+    def refused(self, plan: Plan, problems: Sequence[str]) -> str:
+        """What an agent is told after an answer that broke the contract."""
 
     def schema(self, plan: Plan) -> Mapping[str, Any] | None:
         """JSON Schema of the answer; None for an answer in prose."""
 
     def read(
-        self, plan: Plan, answer: Any, proposed: Iterable[Effect], inputs: Mapping[str, Any]
+        self,
+        plan: Plan,
+        answer: Any,
+        effects: Iterable[Effect],
+        inputs: Mapping[str, Any],
+        acts: Sequence[Act] = (),
     ) -> Proposal:
         """The proposal read from an answer.
 
-        `proposed` are the effects requested through the toolbox, in call order.
+        `effects` were called for, in this order, and are carried out once the answer is accepted; `acts` were
+        performed before it.
 
         Raises:
             OutputSchemaValidationError: the answer breaks the contract.

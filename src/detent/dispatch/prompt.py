@@ -24,6 +24,12 @@ LEAD_IN = (
 )
 ANSWER = "Answer with one JSON value and nothing else."
 ANSWER_TEXT = "Answer with the text alone and nothing else."
+ACT = (
+    "Call the tools that the step needs; what they give back is recorded as it is. If you cannot call tools, "
+    'answer {"calls": [{"tool": "<name>", "args": {…}}]} and nothing else. If nothing is to be done, or you '
+    "are asked for the answer, say it: "
+)
+FITS = "The answer fits this JSON Schema:"
 MASK = "***"
 LONGEST_VALUE = 32 * 1024
 """Bytes of one value; a longer one is cut."""
@@ -59,7 +65,7 @@ def instructions(intent: str, suffix: str | None = None, examples: Sequence[Exam
 def contract_block(contract: Contract) -> str:
     """CONTRACT: the shape of the answer."""
     if contract.schema is not None:
-        return "CONTRACT\nThe answer fits this JSON Schema:\n" + _json(contract.schema)
+        return f"CONTRACT\n{FITS}\n" + _json(contract.schema)
     if contract.spreads:
         return "CONTRACT\nThe answer is a JSON object of named values, or null."
     return "CONTRACT\nThe answer is any JSON value."
@@ -67,13 +73,13 @@ def contract_block(contract: Contract) -> str:
 
 def allowed_block(contract: Contract) -> str | None:
     """ALLOWED: the possible next states and tools; None when there is no choice."""
-    if not contract.envelope and len(contract.next) <= 1:
+    if not contract.envelope and not contract.effects and len(contract.next) <= 1:
         return None
     lines = ["ALLOWED"]
     if contract.names_next:
         lines.append(f"next_state: {', '.join(contract.next)}")
     for tool in contract.effects.values():
-        lines.append(f"effect {tool.name}: {one_line(tool.description)}".rstrip(": "))
+        lines.append(f"tool {tool.name}: {one_line(tool.description)}".rstrip(": "))
         args = json.dumps(to_plain(tool.schema), ensure_ascii=False, sort_keys=True)
         lines.append(f"  args: {_visible(args)}")
     return "\n".join(lines) if len(lines) > 1 else None
@@ -85,19 +91,38 @@ def build(
     contract: Contract,
     *,
     secrets: frozenset[str] = frozenset(),
-    problems: Sequence[str] = (),
 ) -> Prompt:
-    """The whole prompt of one attempt."""
+    """The prompt that a conversation begins with."""
     shown, cuts = cut(masked(inputs, secrets))
     shape, allowed = contract_block(contract), allowed_block(contract)
     blocks = ["INPUTS\n" + _json(shown), shape]
     if allowed is not None:
         blocks.append(allowed)
-    blocks.append("ANSWER\n" + (ANSWER_TEXT if contract.text else ANSWER))
-    if problems:
-        listed = "\n".join(f"- {problem}" for problem in problems)
-        blocks.append(f"PROBLEMS\nYour last answer was refused. Answer anew, without these:\n{listed}")
+    asked = ANSWER_TEXT if contract.text else ANSWER
+    blocks.append("ANSWER\n" + (f"{ACT}{asked[0].lower()}{asked[1:]}" if contract.effects else asked))
     return Prompt(fixed, "\n\n".join(blocks), cuts)
+
+
+def problems_block(problems: Sequence[str]) -> str:
+    """PROBLEMS: why the last answer was refused."""
+    listed = "\n".join(f"- {problem}" for problem in problems)
+    return f"PROBLEMS\nYour last answer was refused. Answer anew, without these:\n{listed}"
+
+
+def missing_block(schema: Mapping[str, Any] | None) -> str:
+    """MISSING: what the tools have not given back, once no more of them may be called."""
+    if schema is None:
+        return f"MISSING\nThe tools are done; call none of them again. {ANSWER}"
+    return f"MISSING\nThe tools are done; call none of them again. {ANSWER} {FITS}\n{_json(schema)}"
+
+
+def results_block(results: Sequence[tuple[str, Any, str]]) -> str:
+    """RESULTS: the calls so far, their arguments and results, for an agent that knows only a prompt."""
+    lines = ["RESULTS"]
+    for tool, args, result in results:
+        lines.append(f"{one_line(tool)} {_visible(json.dumps(to_plain(args), ensure_ascii=False))}")
+        lines.append(_visible(result))
+    return "\n".join(lines)
 
 
 def masked(value: Any, secrets: frozenset[str]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from detent.engine.acts import Act
 from detent.engine.outcome import Effect
 
 
@@ -28,6 +29,12 @@ class Proposal(NamedTuple):
     """The output as plain values."""
     given: Any = None
     """The output as the agent wrote it, with the parts that the declared types leave out."""
+    acts: tuple[Act, ...] = ()
+    """Effects performed in this visit before the proposal, with their receipts."""
+    round: int = 1
+    """How often the agent has acted in this visit, this time included."""
+    final: bool = True
+    """The visit ends with it; otherwise only `effects` are proposed, and the agent goes on with receipts."""
 
 
 class Verdict(NamedTuple):

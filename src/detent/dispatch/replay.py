@@ -19,10 +19,11 @@ from detent.dispatch.plan import Plan
 from detent.dispatch.result import DispatchResult
 from detent.dispatch.shadow import Shadow
 from detent.engine import claims
+from detent.engine.acts import Act, acts_of
 from detent.engine.context import CannotCheck, StepContext, TrialContext
 from detent.engine.journal_reader import read
 from detent.engine.offloaded import looked_beside
-from detent.engine.outcome import Effect, Outcome
+from detent.engine.outcome import Outcome
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Ended, Entry, Moved, Noted, Proposed
 from detent.kernel.errors import ConfigurationError, nearest
@@ -78,10 +79,12 @@ async def replay(
 class _Visit:
     """One past visit of a state: the run before the decision, and the decision."""
 
-    def __init__(self, before: Run, entry: Entry, proposal: Proposed | None) -> None:
+    def __init__(self, before: Run, entry: Entry, proposals: Sequence[Proposed]) -> None:
         self.before = before
+        """With every effect of the visit settled."""
         self.entry = entry
-        self.proposal = proposal
+        self.looked = [line for proposal in proposals for line in proposal.looked]
+        self.looked += [line for line in self.body.looked if line not in self.looked]
         self.notes: list[Mapping[str, Any]] = []
 
     @property
@@ -98,21 +101,27 @@ class _Visit:
 async def _visits(engine: Engine, run_id: str) -> AsyncIterator[_Visit]:
     """Every visit decided by a handler or an agent."""
     run = Run(run_id)
-    proposal: Proposed | None = None
+    proposals: list[Proposed] = []
     visits: list[_Visit] = []
     notes: list[Mapping[str, Any]] = []
     async for entry in read(engine.store, run_id):
         body = entry.body
         if isinstance(body, Proposed):
-            proposal = body
+            proposals.append(body)
         elif isinstance(body, Noted) and body.topic == "shadow":
             notes.append(body.body)
         elif isinstance(body, Moved | Ended):
             if body.by in ("handler", "agent"):
                 before = Run.from_plain(copied(run.to_plain()))
+                if before.proposal is not None:
+                    before.settled |= {
+                        item["key"]: {**item, "receipt": before.done[item["key"]], "by": before.proposal.by}
+                        for item in before.proposal.effects
+                        if item["key"] in before.done
+                    }
                 before.proposal, before.done, before.failure = None, {}, None
-                visits.append(_Visit(before, entry, proposal))
-            proposal = None
+                visits.append(_Visit(before, entry, proposals))
+            proposals = []
         run.apply(entry)
     beside: Mapping[str, Any] = {}
     with contextlib.suppress(ConfigurationError):  # purged: steps that read it cannot be compared
@@ -176,7 +185,7 @@ class _Again:
         self.driver = driver
         self.visit = visit
         home = StepContext(driver, plan.step, visit.body.attempt, visit.before, plan.retry)
-        past = _Past(home, visit.body.looked, visit.entry.at)
+        past = _Past(home, visit.looked, visit.entry.at)
         self.execution = Execution(dispatcher, dispatcher.evidence, driver, plan, past)
         self.by_agent = visit.body.by == "agent"
 
@@ -195,13 +204,16 @@ class _Again:
         note: dict[str, Any]
         spend = NOTHING
         try:
-            then = self._then(execution.step)
+            acts = [act for act in await acts_of(self.driver, self.visit.before) if act.happened]
+            if any(not act.effect.args and act.settled.get("args") for act in acts):
+                raise CannotCheck("The arguments of an effect were purged.")
+            then = self._then(execution.step, acts)
             result = (
                 DispatchResult.accepted(autonomy_level=AutonomyLevel.CONSULTANT, check=Check.CONTRACT)
                 if self.by_agent
                 else DispatchResult.plain()
             )
-            shadow = Shadow(execution, Answer(then.outcome, result, then), whole=True)
+            shadow = Shadow(execution, Answer(then.outcome, result, then), acts=acts, whole=True)
             note, spend = await (
                 shadow.by_handler(execution) if self.by_agent else shadow.by_agent(execution)
             )
@@ -222,18 +234,10 @@ class _Again:
             **note,
         }, spend
 
-    def _then(self, step: Step) -> Side:
-        """The side that decided then, with receipts unfilled if it had effects."""
+    def _then(self, step: Step, acts: Sequence[Act]) -> Side:
+        """The side that decided then."""
         visit = self.visit
-        effects: tuple[Effect, ...] = ()
-        if visit.proposal is not None:
-            decided = visit.proposal.outcome
-            for item in visit.proposal.effects:
-                if "$blob" in item["args"]:
-                    raise CannotCheck(f"The arguments of '{item['tool']}' are private.")
-            effects = tuple(Effect(item["tool"], item["args"], None) for item in visit.proposal.effects)
-        else:
-            decided = {"set": visit.body.set, "append": visit.body.append}
-        outcome = Outcome(set=decided.get("set", {}), append=decided.get("append", {}), effects=effects)
+        effects = tuple(act.effect for act in acts)
+        outcome = Outcome(set=visit.body.set, append=visit.body.append)
         to = visit.body.to if isinstance(visit.body, Moved) else f"(end: {visit.body.status.value})"
         return Side.of(step, outcome, outcome, to, effects)

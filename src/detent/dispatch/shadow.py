@@ -6,11 +6,12 @@ Nothing here can change the step's outcome or fail the run, and no effect is per
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from detent.dispatch import gate
+from detent.dispatch.agent import Asked
 from detent.dispatch.autonomy import FallbackReason, StepMode
 from detent.dispatch.config import AGENT_TIMEOUT
 from detent.dispatch.evidence import Verdict, verdict_of, verdict_of_shadow
@@ -18,11 +19,14 @@ from detent.dispatch.evidence_log import Counted
 from detent.dispatch.execution import Answer, Execution
 from detent.dispatch.result import DispatchResult
 from detent.engine import logger
-from detent.engine.context import CannotCheck, TrialContext
+from detent.engine.acts import Act, acts_of
+from detent.engine.context import CannotCheck, TrialPaused
+from detent.engine.journal_reader import read
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
+from detent.engine.work import Work
 from detent.kernel.budget import NOTHING, Spend
-from detent.kernel.entries import Noted
+from detent.kernel.entries import EffectDone, Ended, Moved, Noted, Proposed
 from detent.kernel.errors import Fenced, StoreUnavailable
 from detent.kernel.plain import copied
 from detent.kernel.run import Run
@@ -37,6 +41,8 @@ class Shadow:
     answer: Answer
     before: Run | None = None
     """The run before the step, if a shadow needs it."""
+    acts: Sequence[Act] = ()
+    """Effects that were performed in the visit."""
     whole: bool = False
     """Only the outcome of the side that counted is known, so outcomes are compared instead of facts."""
 
@@ -47,6 +53,8 @@ class Shadow:
         if not shadow and not execution.plan.agent:
             return None
         before = Run.from_plain(copied(execution.run.to_plain())) if shadow else None
+        if before is not None:
+            before.beside = execution.run.beside
         return cls(execution, answer, before)
 
     @classmethod
@@ -80,7 +88,10 @@ class Shadow:
     async def _shadow(self, before: Run) -> tuple[dict[str, Any], Spend]:
         """Run the side that did not count on the step's inputs, and compare."""
         agent = self.answer.result.mode_used is not StepMode.AGENT
+        before.settled |= await settled_since(self.execution.driver, before)
+        before.proposal, before.done, before.round = None, {}, 0
         execution = self.execution.then(before)
+        self.acts = [act for act in await acts_of(execution.driver, before) if act.happened]
         clock = execution.driver.clock
         side = "agent" if agent else "handler"
         began = clock.elapsed()
@@ -110,24 +121,41 @@ class Shadow:
             return {"outcome": "failed", "reason": FallbackReason.NO_EXECUTOR.value}, NOTHING
         if execution.driver.spending.short_of(execution.plan.config.budget) is not None:
             return {"outcome": "failed", "reason": FallbackReason.BUDGET.value}, NOTHING
-        asked = await execution.ask(executor, durable=False)
-        more: dict[str, Any] = {}
-        if asked.model_id is not None:
-            more["series"] = execution.series(asked.model_id)
-        if asked.usage is not None and asked.usage.total_cost_usd is not None:
-            more["cost_usd"] = asked.usage.total_cost_usd
+        try:
+            asked = await execution.ask(executor, durable=False)
+        except TrialPaused:  # it would act otherwise than the side that counted
+            assert execution.visit is not None
+            asked = execution.visit.asked
+            differed = {"outcome": "differed", "pointers": ["/effects"], "count": 1, "round": asked.rounds}
+            return {**differed, **self._told(execution, asked)}, asked.spend
+        except CannotCheck:
+            assert execution.visit is not None
+            return {"outcome": "not_comparable"}, execution.visit.asked.spend
+        more = self._told(execution, asked)
         if asked.failure is not None:
             failed = {"outcome": "failed", "reason": asked.failure.reason.value, "error": asked.failure.type}
             return {**failed, **more}, asked.spend
         assert execution.agent_side is not None
         return {**self._compared(self.answer.side, execution.agent_side), **more}, asked.spend
 
+    @staticmethod
+    def _told(execution: Execution, asked: Asked) -> dict[str, Any]:
+        """What is kept of a shadowing agent whatever came of it."""
+        more: dict[str, Any] = {}
+        if asked.model_id is not None:
+            more["series"] = execution.series(asked.model_id)
+        if asked.usage is not None and asked.usage.total_cost_usd is not None:
+            more["cost_usd"] = asked.usage.total_cost_usd
+        return more
+
     async def by_handler(self, execution: Execution) -> tuple[dict[str, Any], Spend]:
         """Run the handler, and compare."""
         try:
             async with asyncio.timeout(execution.plan.timeout or AGENT_TIMEOUT):
-                beside = execution.ctx if isinstance(execution.ctx, TrialContext) else None
-                handler = await execution.handle(beside or TrialContext(execution.ctx))
+                handler = await execution.own_code.side_after(self.acts)
+        except TrialPaused:
+            differed = {"outcome": "differed", "pointers": ["/effects"], "count": 1}
+            return differed, NOTHING
         except (Fenced, StoreUnavailable):
             raise
         except CannotCheck:
@@ -140,6 +168,7 @@ class Shadow:
 
     def _compared(self, handler: gate.Side, agent: gate.Side) -> dict[str, Any]:
         execution = self.execution
+        handler, agent = (execution.own_code.filled(side, self.acts) for side in (handler, agent))
         if self.whole:
             handler, agent = _bare(execution.step, handler), _bare(execution.step, agent)
         details, count = gate.compare_sides(execution.step, execution.plan.contract, handler, agent)
@@ -164,3 +193,20 @@ def _bare(step: Step, side: gate.Side) -> gate.Side:
     """A side as the journal records it: its outcome, and its effects without their keys."""
     effects = tuple(Effect(effect.tool, effect.args) for effect in side.effects)
     return gate.Side.of(step, side.outcome, side.outcome, side.to, effects)
+
+
+async def settled_since(driver: Work, before: Run) -> dict[str, dict[str, Any]]:
+    """The effects of a visit that were settled after a state of its run, by key."""
+    settled: dict[str, dict[str, Any]] = {}
+    proposal: Proposed | None = None
+    async for entry in read(driver.engine.store, before.id, after=before.seq):
+        body = entry.body
+        if isinstance(body, Proposed):
+            proposal = body
+        elif isinstance(body, EffectDone) and proposal is not None:
+            item = next((item for item in proposal.effects if item["key"] == body.key), None)
+            if item is not None:
+                settled[body.key] = {"receipt": copied(body.receipt), **copied(item), "by": proposal.by}
+        elif isinstance(body, Moved | Ended):
+            break
+    return settled

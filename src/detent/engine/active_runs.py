@@ -24,7 +24,6 @@ from detent.engine.observers import Observers
 from detent.engine.offloaded import Beside
 from detent.engine.performer import HandlerPerformer, Performer
 from detent.engine.ports import Blob, Cancellation, Clock, Lease, NewRun, Resource, Store, Tape
-from detent.engine.step import Step
 from detent.engine.timers import Timers
 from detent.engine.user_errors import failure, message_of
 from detent.kernel import checks
@@ -438,10 +437,6 @@ class ActiveRuns:
     def may_spend(self, flow: Flow, run: Run) -> bool:
         """True when performing steps of a run may cost tokens or money."""
         return self.performer.may_spend(flow, run)
-
-    async def check_filled(self, step: Step, changes: Mapping[str, Any]) -> None:
-        """Raise if an agent's outcome, with receipts filled in, breaks the step's contract."""
-        await self.performer.check_filled(step, changes)
 
     async def run_children(self, work: Driver, *args: Any, **options: Any) -> list[Child]:
         """Run children of a run under way to their ends."""

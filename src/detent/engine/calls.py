@@ -75,6 +75,11 @@ class TimeLimit:
         finally:
             self._limit.reschedule(now() + left)
 
+    @property
+    def expired(self) -> bool:
+        """Whether the time ran out."""
+        return self._limit.expired()
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import nullcontext
 from contextvars import ContextVar
 from pathlib import Path
@@ -23,7 +24,7 @@ from detent.kernel import checks
 from detent.kernel.budget import NOTHING, Budget, Spend
 from detent.kernel.caller import line_of
 from detent.kernel.effect_key import effect_key as keyed
-from detent.kernel.entries import Body, Noted, Recorded, Tagged
+from detent.kernel.entries import Body, EffectDone, Noted, Recorded, Tagged
 from detent.kernel.errors import ConfigurationError, DetentError, InvalidValue
 from detent.kernel.guards import dig
 from detent.kernel.placeholders import receipts_in
@@ -82,6 +83,8 @@ class StepContext:
     """Settled effects that this pass has come to; also the version of the world that queries see."""
     _ordered = 0
     """Those of them that it came to one after another."""
+    _kept_now: AbstractSet[str] = frozenset()
+    """Durable queries of this pass that were journaled."""
     _seen: Mapping[str, dict[str, Any]] = MappingProxyType({})
     """Query answers of this pass that are not in the journal yet, as records."""
 
@@ -237,7 +240,7 @@ class StepContext:
         return await self.look(tool, args)
 
     async def look(self, tool: str, args: Mapping[str, Any], *, durable: bool = False) -> Any:
-        """Like `query`; a durable answer is kept in the journal, so that it survives a crash."""
+        """Like `query`; a durable answer is journaled at once, so that later attempts have it too."""
         if self.suspended:
             raise self._unwound(asyncio.current_task() is not self._driver.task)
         step = self.step
@@ -250,20 +253,11 @@ class StepContext:
         key = canonical([tool, plain, world] if world else [tool, plain])
         memo = self._memo = self._memo if self._memo is not None else {}
         if key not in memo:
-            name = f"look/{digest([tool, plain, world] if world else [tool, plain], 24)}"
-            seen = f"{SEEN}{name}"
+            seen = f"{SEEN}look/{digest([tool, plain, world] if world else [tool, plain], 24)}"
             if seen in self._run.records:
                 memo[key] = asyncio.ensure_future(self._seen_before(resolved, plain, self._run.records[seen]))
-            elif name in self._run.records:
-                answer = self._run.records[name]
-                line = self._line(resolved, plain, answer)
-                if name not in memo and line not in self.looked:
-                    self._looked(line)  # made before a crash; this attempt decides on it too
-                memo[name] = True
-                return copied(answer)
-            elif durable and not resolved.private:
-                memo[name] = True
-                return await self.once(name, lambda: self._ask(resolved, plain))
+            elif self._gone_on():
+                raise CannotCheck(f"'{tool}' was not asked before the effects of this visit were performed.")
             else:
                 memo[key] = asyncio.ensure_future(self._ask(resolved, plain, seen))
         try:
@@ -271,16 +265,35 @@ class StepContext:
         except Exception:
             memo.pop(key, None)
             raise
+        if durable and key not in self._kept_now and not resolved.private:
+            self._kept_now = {*self._kept_now, key}
+            await self._keep_seen()
         return copied(answer)
+
+    async def _keep_seen(self) -> None:
+        """Journal the query answers of this pass that are not journaled yet, without errors."""
+        answers = [body for body in self.seen() if "error" not in body.value]
+        self._seen = {name: outcome for name, outcome in self._seen.items() if "error" in outcome}
+        if answers:
+            await self._driver.commit_whole(*answers)
 
     async def _seen_before(self, tool: Tool, args: dict[str, Any], record: Mapping[str, Any]) -> Any:
         """The answer on which an earlier round rests."""
         if "error" in record:
+            self._looked(self._line(tool, args, {"$error": record["error"].get("type", "ToolError")}))
             raise _error_again(record["error"])
-        if "kept" not in record:
-            return record["answer"]
-        raw = await self.kept(record["kept"])
-        return decode(raw) if raw is not None else await self._ask(tool, args)  # purged since
+        answer = record.get("answer")
+        if "kept" in record:
+            raw = await self.kept(record["kept"])
+            if raw is None:  # purged since
+                return await self._ask(tool, args)
+            answer = decode(raw)
+        self._looked(self._line(tool, args, answer))
+        return answer
+
+    def _gone_on(self) -> bool:
+        """Whether the world has changed since the version that this context sees."""
+        return False
 
     def _remember(self, name: str | None, tool: Tool, **outcome: Any) -> None:
         """Note a query's answer or error; the journal keeps it if the step performs effects and goes on."""
@@ -299,6 +312,12 @@ class StepContext:
             Recorded(name, {"kept": self.keep(outcome["text"])} if "text" in outcome else outcome)
             for name, outcome in self._seen.items()
         ]
+
+    def take_seen(self) -> list[Recorded]:
+        """Like `seen`, for a caller that sees to it that they are committed."""
+        seen = self.seen()
+        self._seen = {}
+        return seen
 
     async def _ask(self, tool: Tool, args: dict[str, Any], record: str | None = None) -> Any:
         breakers, name = self._driver.engine.breakers, f"tool/{tool.name}"
@@ -406,39 +425,63 @@ class StepContext:
                 f"'{tool}' is to be performed now, but an argument is the receipt of an effect that is only "
                 f"proposed. Perform that one with ctx.perform as well."
             )
-        effect = Effect(tool, to_plain(args), effect_key)
-        action = effect.identity(step.name)
-        occurrence = self.occurrences.get(action, 0)
-        self.occurrences = {**self.occurrences, action: occurrence + 1}
-        key = keyed(action, run.visit, occurrence)
+        effect = Effect(tool, self.tools.get(tool, "effect").normal(args), effect_key)
+        key = self.next_key(effect)
         if key not in run.settled:
             if not side and self._ordered < run.ordered:
                 self._closed = True
                 raise StepChanged(step.name, tool)
-            self._driver.flow.tools.get(tool, "effect")
-            await self._act(key, effect, side)
-        self._settled += 1
+            await self._act([(key, effect)], side=side)
         self._ordered += not side
-        self.emitted = ()  # written with the round
-        settled = run.settled[key]
+        settled = self.come_to(key)
         if "code" in settled:
             raise ToolError(settled["code"], settled["message"])
         return copied(settled["receipt"])
 
-    async def _act(self, key: str, effect: Effect, side: bool) -> None:
-        """Have an effect performed; unless it is settled then, the step is unwound, to be called again."""
+    def next_key(self, effect: Effect) -> str:
+        """The key of an effect that this pass through the step comes to now."""
+        action = effect.identity(self.step.name)
+        occurrence = self.occurrences.get(action, 0)
+        self.occurrences = {**self.occurrences, action: occurrence + 1}
+        return keyed(action, self._run.visit, occurrence)
+
+    def come_to(self, key: str) -> dict[str, Any]:
+        """How an effect was settled: `receipt`, or `code` and `message`; queries then see the world after it.
+
+        What was emitted and looked up before it is written with its round.
+        """
+        self._settled += 1
+        self.emitted, self.looked = (), ()
+        for body in self._driver.log.withheld:
+            if isinstance(body, EffectDone) and body.key == key:
+                return {"receipt": body.receipt}
+        return self._run.settled[key]
+
+    async def perform_round(self, effects: Sequence[tuple[str, Effect]], *, withhold: bool = False) -> None:
+        """Have an agent's effects performed, with their keys; afterwards `come_to` gives their receipts.
+
+        With `withhold`, the last receipt is left for the next commit, which must follow at once.
+        """
+        if pending := [(key, effect) for key, effect in effects if key not in self._run.settled]:
+            await self._act(pending, by="agent", side=True, withhold=withhold)
+
+    async def _act(self, effects: Sequence[tuple[str, Effect]], *, side: bool, **options: Any) -> None:
+        """Have effects performed; unless all are settled then, the step is unwound, to be called again."""
         driver = self._driver
+        own_task = options.get("by") != "agent" and side
         self._acting = self._acting or asyncio.Lock()
         async with self._acting:
             if self._closed:
-                raise self._unwound(side)
+                raise self._unwound(own_task)
             with nullcontext() if self.limit is None else self.limit.paused():
-                await driver.act(self, key, effect, side)
+                await driver.act(self, effects, side=side, **options)
             self._seen, self.emitted, self.looked = {}, (), ()
             halted = driver.engine.stopping or driver.cancellation or driver.run.called_off
-            if key not in driver.run.settled or halted or FROM_THE_TOP.get():
+            unsettled = any(key not in driver.run.settled for key, _ in effects)
+            if (unsettled and not driver.log.withheld) or halted or FROM_THE_TOP.get():
+                await driver.log.flush()
                 self.suspended = self._closed = True
-                raise self._unwound(side)
+                raise self._unwound(own_task)
 
     def _unwound(self, side: bool) -> BaseException:
         """What is raised in a step that is to be called again; a task of its own is simply cancelled."""
@@ -666,6 +709,10 @@ def _error_again(facts: Mapping[str, Any]) -> Exception:
     return kind(facts["message"])
 
 
+class TrialPaused(BaseException):
+    """A trial has come to an effect that is not performed yet; nothing for a handler to catch."""
+
+
 class CannotCheck(DetentError):
     """A handler run only for comparison requested something that has side effects."""
 
@@ -673,8 +720,8 @@ class CannotCheck(DetentError):
 class TrialContext(StepContext):
     """The context of a trial: a handler run for comparison, or a proposal being checked.
 
-    Queries already made are not repeated. Proposals, notes and tags stay in this context until the caller
-    adopts them; child runs cannot be started.
+    Queries already made are not repeated, and effects already performed in the visit give their receipts.
+    Proposals, notes and tags stay in this context until the caller adopts them; child runs cannot be started.
     """
 
     def __init__(self, home: StepContext) -> None:
@@ -686,6 +733,10 @@ class TrialContext(StepContext):
         self.looked = home.looked
         self.said: list[Body] = []
         """Notes and tags, which a caller that adopts the trial commits."""
+        self.came_to: Sequence[tuple[str, Effect]] = ()
+        """The effects that the handler performs and goes on, with their keys, as far as the trial went."""
+        self.paused = False
+        """The trial ended at an effect that is not performed yet: the last of `came_to`."""
 
     @property
     def failure(self) -> Mapping[str, Any] | None:
@@ -694,6 +745,12 @@ class TrialContext(StepContext):
 
     def _looked(self, line: dict[str, Any]) -> None:
         self._home._looked(line)
+
+    def _remember(self, name: str | None, tool: Tool, **outcome: Any) -> None:
+        self._home._remember(name, tool, **outcome)
+
+    def _gone_on(self) -> bool:
+        return self._settled < sum("receipt" in settled for settled in self._run.settled.values())
 
     async def inputs(self) -> dict[str, Any]:
         """As the step's own context has computed them."""
@@ -704,9 +761,27 @@ class TrialContext(StepContext):
         super().emit(message, level, **metadata)
         self.said.append(self.emitted[-1])
 
-    async def perform(self, tool: str, /, **args: Any) -> Any:
-        """Refused."""
-        raise CannotCheck(f"The handler of step '{self.step.name}' performs effects and goes on.")
+    async def perform(self, tool: str, /, *, effect_key: str | None = None, **args: Any) -> Any:
+        """The receipt of an effect that was performed in this visit; the trial ends at any other effect."""
+        if self.paused:
+            raise TrialPaused
+        effect = Effect(tool, self.tools.get(tool, "effect").normal(args), effect_key)
+        key = self.next_key(effect)
+        self.came_to = [*self.came_to, (key, effect)]
+        if key not in self._run.settled:
+            self.paused = True
+            raise TrialPaused
+        self._settled += 1
+        settled = self._run.settled[key]
+        if "code" in settled:
+            raise ToolError(settled["code"], settled["message"])
+        return copied(settled["receipt"])
+
+    async def perform_round(self, effects: Sequence[tuple[str, Effect]], *, withhold: bool = False) -> None:
+        """End the trial unless all of the effects were performed in this visit."""
+        if any(key not in self._run.settled for key, _ in effects):
+            self.paused = True
+            raise TrialPaused
 
     async def children(self, items: Iterable[Any], **options: Any) -> list[Child]:
         """Refused."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from detent.engine import effects, logger, moves
@@ -166,12 +166,15 @@ class Driver(Work):
                     outcome = value if type(value) is Outcome else Outcome.of(value)
                 if telling:
                     performer.completed(assignment, run, self.clock.now(), self.clock.elapsed() - began)
+            withheld = self.log.withheld
             if run.round or self._acting is not None:
                 await self._check_rounds(ctx)
                 began = began if ctx.since is None else ctx.since
-            bodies, proposes = moves.decided(self.flow, run, step, ctx, outcome, self.clock.elapsed() - began)
+            duration = self.clock.elapsed() - began
+            bodies, proposes = moves.decided(self.flow, run, step, ctx, outcome, duration, withheld=withheld)
         except ChildrenWaiting as waiting:
             self.spending.began = None
+            await self.log.flush()
             if self._acting is not None and await self._unwound(ctx, waiting):
                 return
             if self.engine.stopping:
@@ -184,10 +187,12 @@ class Driver(Work):
             raise
         except BudgetExceededError as error:
             self.spending.began = None
+            await self.log.flush()
             await self._exhausted(error.limit, self, self.clock.elapsed() - began)
             return
         except BaseException as raised:
             self.spending.began = None
+            await self.log.flush()
             if (run.round or self._acting is not None) and await self._unwound(ctx, raised):
                 return
             began = began if ctx.since is None else ctx.since
@@ -212,16 +217,25 @@ class Driver(Work):
 
     # -- rounds ---------------------------------------------------------------------------------------------
 
-    async def act(self, ctx: StepContext, key: str, effect: Effect, side: bool) -> None:
-        """Perform an effect that a step asks for before it goes on.
+    async def act(
+        self,
+        ctx: StepContext,
+        round_effects: Sequence[tuple[str, Effect]],
+        *,
+        side: bool = False,
+        by: str = "handler",
+        withhold: bool = False,
+    ) -> None:
+        """Perform effects, with their keys, that a step asks for before it goes on.
 
-        It is performed in a task of its own: a time limit of the step must not leave it in doubt.
+        They are performed in a task of their own: a time limit of the step must not leave one in doubt. With
+        `withhold`, the last receipt is left for the next commit.
         """
         began = self.spending.began if ctx.since is None else ctx.since
         duration = 0.0 if began is None else self.clock.elapsed() - began
-        proposal = moves.acting(self.flow, self.run, ctx.step, ctx, key, effect, duration, side)
+        proposal = moves.acting(self.flow, self.run, ctx.step, ctx, round_effects, duration, side=side, by=by)
         opening = [proposal, *ctx.seen(), *ctx.emitted]
-        self._acting = acting = asyncio.ensure_future(effects.perform(self, opening))
+        self._acting = acting = asyncio.ensure_future(effects.perform(self, opening, withhold=withhold))
         try:
             await asyncio.shield(acting)
         finally:
@@ -247,7 +261,7 @@ class Driver(Work):
         """After a step has returned: it must not be waiting for an effect, nor have left one out."""
         ctx.close()
         await self._acted()
-        if ctx.suspended or self.run.proposal is not None:
+        if ctx.suspended or (self.run.proposal is not None and not self.log.withheld):
             raise Acting  # the step swallowed it, or did not wait for its effect
         ctx.check_complete()
 

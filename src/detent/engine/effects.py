@@ -17,11 +17,10 @@ from detent.engine.context import StepContext, kept_answer
 from detent.engine.ports import LedgerLine, TapeCall, TapeError
 from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
 from detent.engine.user_errors import failure, message_of
-from detent.kernel.budget import NOTHING
 from detent.kernel.effect_key import action_of
-from detent.kernel.entries import Body, EffectBegun, EffectDone, EffectFailed, Held, Proposed
+from detent.kernel.entries import Body, EffectBegun, EffectDone, EffectFailed, EffectSkipped, Held, Proposed
 from detent.kernel.errors import ConfigurationError, Fenced, StoreUnavailable
-from detent.kernel.placeholders import fill, receipts_in
+from detent.kernel.placeholders import fill
 from detent.kernel.plain import brief, decode, writable
 
 if TYPE_CHECKING:
@@ -29,24 +28,27 @@ if TYPE_CHECKING:
 
 LONGEST_CALL = 60.0
 """Seconds for which an abandoned call may continue if its tool sets no timeout."""
+AFTER_FAILURE = "an effect before it failed"
+"""Why an effect of a round is left out whose step has not decided again since."""
 HAPPENED, AGAIN, SKIP = "happened", "again", "skip"
 """The answers a person may give about an effect in doubt."""
 
 
-async def perform(driver: Work, opening: Sequence[Body] = ()) -> None:
+async def perform(driver: Work, opening: Sequence[Body] = (), *, withhold: bool = False) -> None:
     """Perform the effects of a proposal that are not yet done, then make its move.
 
     `opening` holds the proposal itself when it is not yet committed. Returns early when the run must wait,
-    retry or decide again, which the journal then records.
+    retry or decide again, which the journal then records. With `withhold`, the last receipt of a round is
+    left for the next commit.
     """
     driver.performing = True
     try:
-        await _perform(driver, opening)
+        await _perform(driver, opening, withhold)
     finally:
         driver.performing = False
 
 
-async def _perform(driver: Work, opening: Sequence[Body]) -> None:
+async def _perform(driver: Work, opening: Sequence[Body], withhold: bool) -> None:
     run = driver.run
     proposal = run.proposal if not opening else opening[0]
     assert isinstance(proposal, Proposed)
@@ -80,19 +82,13 @@ async def _perform(driver: Work, opening: Sequence[Body]) -> None:
             return
         pending.append(settled)
     if not proposal.final:
-        if pending:
+        if withhold:
+            driver.log.withhold(*pending)
+        elif pending:
             await driver.commit(*pending)
         return
-    # The visit's totals do not yet include uncommitted entries.
-    seconds = sum(body.duration for body in pending if isinstance(body, EffectDone | Proposed))
-    spend = proposal.spend if opening else NOTHING
+    seconds, spend = moves.uncommitted([*driver.log.withheld, *pending])
     try:
-        if proposal.by == "agent":
-            changes = proposal.outcome.get("set", {})
-            if receipts_in(changes):
-                step = driver.flow.step_named(run.state, proposal.step)
-                filled = fill(changes, _by_action(_receipts(driver, pending)))
-                await driver.engine.check_filled(step, filled)
         ending: Body = moves.moving_from(
             driver.flow, run, proposal, _by_action(_receipts(driver, pending)), seconds, spend
         )
@@ -251,7 +247,17 @@ async def _did_not_happen(
     logger.warning(
         "effect.failed", run_id=driver.run.id, tool=tool.name, code=code, attempt=number, will_retry=again
     )
-    await driver.commit(EffectFailed(key, tool.name, code, writable(message)[:2000], number, retry_at))
+    failed = EffectFailed(key, tool.name, code, writable(message)[:2000], number, retry_at)
+    proposal = driver.run.proposal
+    rest: list[Body] = []
+    if not again and proposal is not None and not proposal.final:
+        settled = {*driver.run.settled, key}
+        rest = [
+            EffectSkipped(item["key"], item["tool"], "engine", AFTER_FAILURE)
+            for item in proposal.effects
+            if item["key"] not in settled
+        ]
+    await driver.commit(failed, *rest)
 
 
 async def _settle(

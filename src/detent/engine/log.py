@@ -44,8 +44,8 @@ class Log:
     """Writes one run's journal."""
 
     __slots__ = (
-        "_blobs", "_next_fold", "_owner", "_process", "_turns", "_writing", "clock", "flow", "lease", "run",
-        "spending", "store",
+        "_blobs", "_next_fold", "_owner", "_process", "_turns", "_withheld", "_writing", "clock", "flow",
+        "lease", "run", "spending", "store",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +68,7 @@ class Log:
         self._process = process
         self._owner = owner
         self._blobs: tuple[Blob, ...] = ()
+        self._withheld: tuple[Body, ...] = ()
         self._writing = False
         self._turns: list[asyncio.Future[None]] | None = None
         # At multiples, so that a run is folded even if it is taken over again and again.
@@ -76,6 +77,20 @@ class Log:
     def keep(self, blob: Blob) -> None:
         """Write a blob with the next commit."""
         self._blobs = (*self._blobs, blob)
+
+    def withhold(self, *bodies: Body) -> None:
+        """Write entries with the next commit, whatever it is; `flush` before anything that may take long."""
+        self._withheld = (*self._withheld, *bodies)
+
+    async def flush(self) -> None:
+        """Commit the entries that wait for the next commit."""
+        if self._withheld:
+            await self.commit_whole()
+
+    @property
+    def withheld(self) -> tuple[Body, ...]:
+        """Entries that wait for the next commit."""
+        return self._withheld
 
     async def blob(self, hash: str) -> bytes | None:
         """A blob of this run, whether already written or waiting for the next commit."""
@@ -103,11 +118,14 @@ class Log:
                 raise
         self._writing = True
         try:
-            if type(bodies[0]) is CalledOff and not self._can_be_called_off():
+            if bodies and type(bodies[0]) is CalledOff and not self._can_be_called_off():
                 return  # commits made while this one waited have made it needless
             if self.run.called_off is not None:
                 bodies = tuple(moves.diverted(self.flow, self.run, bodies))
-            await self._commit(bodies)
+            if withheld := self._withheld:
+                self._withheld, bodies = (), (*withheld, *bodies)
+            if bodies:
+                await self._commit(bodies)
         except StoreError:
             raise  # another worker drives the run, or the store is unavailable: write nothing more
         except Exception:

@@ -16,7 +16,7 @@ from detent.engine.tools import CALL
 from detent.kernel import checks
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.effect_key import action_of, effect_key
-from detent.kernel.entries import Body, Ended, Moved, Proposed
+from detent.kernel.entries import Body, EffectDone, Ended, Moved, Proposed, Recorded
 from detent.kernel.errors import (
     ConfigurationError,
     DetentError,
@@ -69,11 +69,19 @@ class EffectRefused(DetentError):
 
 
 def decided(
-    flow: Flow, run: Run, step: Step, ctx: Proposer, outcome: Outcome, duration: float, dry: bool = False
+    flow: Flow,
+    run: Run,
+    step: Step,
+    ctx: Proposer,
+    outcome: Outcome,
+    duration: float,
+    dry: bool = False,
+    withheld: Sequence[Body] = (),
 ) -> tuple[list[Body], bool]:
     """The entries for an outcome, checked, and whether it has effects to perform first.
 
-    `dry` only checks: no value is kept outside the journal.
+    `dry` only checks: no value is kept outside the journal. `withheld` are entries of the visit that are
+    committed together with these.
 
     Raises:
         InvalidTransitionError: the table does not allow the move.
@@ -89,12 +97,14 @@ def decided(
     if not effects:
         plain_set = to_plain(outcome.set) if outcome.set else {}
         plain_append = additions(outcome.append) if outcome.append else {}
-        return [
-            moving(
-                flow, run, outcome.next, outcome.event, outcome.end, outcome.reason, plain_set, plain_append,
-                duration, outcome.spend, outcome.by, ctx.attempt, ctx.looked, outcome.detail,
-            )
-        ], False  # fmt: skip
+        body = moving(
+            flow, run, outcome.next, outcome.event, outcome.end, outcome.reason, plain_set, plain_append,
+            duration, outcome.spend, outcome.by, ctx.attempt, ctx.looked, outcome.detail,
+        )  # fmt: skip
+        if withheld and isinstance(body, Moved):
+            seconds, spend = uncommitted(withheld)
+            body = body._replace(duration=body.duration + seconds, spend=body.spend + spend)
+        return [body], False
     chosen: list[dict[str, Any]] = []
     for effect in effects:
         item = Effect.of(effect)
@@ -127,13 +137,25 @@ def decided(
     return [proposal], True
 
 
+def uncommitted(bodies: Sequence[Body]) -> tuple[float, Spend]:
+    """The time and spend of a visit's entries that the run's totals do not include yet."""
+    seconds, spend = 0.0, NOTHING
+    for body in bodies:
+        if isinstance(body, EffectDone | Proposed):
+            seconds += body.duration
+        if isinstance(body, Recorded | Proposed):
+            spend += body.spend
+    return seconds, spend
+
+
 def acting(
-    flow: Flow, run: Run, step: Step, ctx: Proposer, key: str, effect: Effect, duration: float, side: bool
-) -> Proposed:
-    """The proposal of a round after which the step goes on."""
+    flow: Flow, run: Run, step: Step, ctx: Proposer, effects: Sequence[tuple[str, Effect]], duration: float,
+    *, side: bool = False, by: str = "handler",
+) -> Proposed:  # fmt: skip
+    """The proposal of a round after which the step goes on; effects with their keys."""
     return Proposed(
-        step.name, {}, [_item(flow, ctx, effect, key, (), False)], duration, attempt=ctx.attempt,
-        looked=list(ctx.looked), round=run.round + 1, final=False, side=side,
+        step.name, {}, [_item(flow, ctx, effect, key, (), False) for key, effect in effects], duration, by=by,
+        attempt=ctx.attempt, looked=list(ctx.looked), round=run.round + 1, final=False, side=side,
     )  # fmt: skip
 
 

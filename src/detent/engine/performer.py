@@ -92,9 +92,6 @@ class Performer(Protocol):
     async def perform(self, driver: Work, assignment: Assignment, ctx: StepContext) -> Performed:
         """The outcome of a step that is not plain. An error may bring an `after` as well."""
 
-    async def check_filled(self, step: Step, changes: Mapping[str, Any]) -> None:
-        """Raise when an agent's outcome breaks the step's contract now that receipts are filled in."""
-
     async def close(self) -> None:
         """Finish what is under way; the store is still open."""
 
@@ -150,9 +147,6 @@ class HandlerPerformer:
         """Have an opaque step's handler called through the ledger."""
         outcome, _ = await called_through_ledger(assignment.step, ctx, await ctx.inputs())
         return Performed(outcome)
-
-    async def check_filled(self, step: Step, changes: Mapping[str, Any]) -> None:
-        """Only agents are held to the contract."""
 
     async def close(self) -> None:
         """Nothing is under way."""

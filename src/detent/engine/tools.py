@@ -7,6 +7,7 @@ idempotence, or neither.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 from detent.kernel import checks
 from detent.kernel.errors import ConfigurationError, DetentError, nearest
 from detent.kernel.ids import guessed_root
+from detent.kernel.plain import to_plain
 from detent.kernel.policy import USUAL, BreakerPolicy, RetryPolicy
 
 Kind = Literal["query", "effect"]
@@ -127,6 +129,13 @@ class Tool:
         """The arguments, with those supplied by the run."""
         return dict(args) if self.given is None else {**args, **self.given(ctx)}
 
+    def normal(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as plain values, with the tool's defaults for those left out.
+
+        Two calls that would do the same thing have the same normal form.
+        """
+        return {**_defaults(self), **to_plain(dict(args))}
+
     @property
     def schema(self) -> Mapping[str, Any]:
         """JSON Schema of its arguments, shown to agents and used to check their proposals."""
@@ -154,6 +163,26 @@ class Tool:
             raise ConfigurationError(f"Tool '{self.name}' cannot be called like this: {error}.") from None
         except ValueError:  # a built-in without a signature
             return
+
+
+def _defaults(tool: Tool) -> dict[str, Any]:
+    """The defaults of a tool's arguments that are plain values."""
+    if tool.arguments is not None:
+        properties = tool.arguments.get("properties")
+        parts = properties.items() if isinstance(properties, Mapping) else ()
+        return {
+            name: part["default"] for name, part in parts if isinstance(part, Mapping) and "default" in part
+        }
+    defaults: dict[str, Any] = {}
+    try:
+        parameters = inspect.signature(tool.in_front_of or tool.perform).parameters
+    except (TypeError, ValueError):  # a built-in without a signature
+        return defaults
+    for name, parameter in parameters.items():
+        if parameter.default is not parameter.empty:
+            with contextlib.suppress(TypeError, ValueError):
+                defaults[name] = to_plain(parameter.default)
+    return defaults
 
 
 def tool(name: str, *, kind: Kind = "effect", **options: Any) -> Callable[[Callable[..., Any]], Tool]:

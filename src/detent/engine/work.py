@@ -7,7 +7,7 @@ This is what contexts, effects, performers and child runs know of a run under wa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
@@ -19,7 +19,6 @@ from detent.engine.log import Log
 from detent.engine.observers import Observers
 from detent.engine.ports import Cancellation, Clock, Lease, Store, Tape
 from detent.engine.spending import Spending
-from detent.engine.step import Step
 from detent.engine.tools import EffectCall
 from detent.kernel.budget import Budget
 from detent.kernel.entries import Entry
@@ -55,9 +54,6 @@ class Process(Protocol):
 
     def tell_once(self, event: str, about: str, **facts: Any) -> None:
         """Log a warning once per subject in this process."""
-
-    async def check_filled(self, step: Step, changes: Mapping[str, Any]) -> None:
-        """Raise when an agent's outcome breaks the step's contract now that receipts are filled in."""
 
     async def run_children(self, work: Any, *args: Any, **options: Any) -> list[Any]:
         """Run children to their ends."""
@@ -111,8 +107,16 @@ class Work:
         self.telling = True
         """Somebody may listen to what is told of every step; asked once a visit."""
 
-    async def act(self, ctx: Any, key: str, effect: Any, side: bool) -> None:
-        """Perform an effect that a step asks for before it goes on; a driver does."""
+    async def act(
+        self,
+        ctx: Any,
+        round_effects: Sequence[tuple[str, Any]],
+        *,
+        side: bool = False,
+        by: str = "handler",
+        withhold: bool = False,
+    ) -> None:
+        """Perform effects that a step asks for before it goes on; a driver does."""
         raise NotImplementedError
 
     @property

@@ -17,6 +17,11 @@ def effect_key(action: str, visit: int, occurrence: int) -> str:
     return f"{action}{_SEPARATOR}{visit}{_SEPARATOR}{occurrence}" if visit or occurrence else action
 
 
+def occurrence_of(key: str) -> int:
+    """Return how many equal effects came before it in its visit."""
+    return int(key.rpartition(_SEPARATOR)[2]) if _SEPARATOR in key else 0
+
+
 def action_of(key: str) -> str:
     """Return the action's digest, by which the receipts of one proposal are named."""
     return key.partition(_SEPARATOR)[0]

@@ -156,12 +156,14 @@ class EffectFailed:
 
 @dataclass(frozen=True, slots=True)
 class EffectSkipped:
-    """A person decided that the effect is not to be performed."""
+    """The effect is not to be performed: a person decided so, or one before it in its round failed."""
 
     kind: ClassVar[str] = "effect_skipped"
     key: str
     tool: str
     by: str = "person"
+    why: str = ""
+    """Why it is left out, as the step that asked for it is told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,8 +122,9 @@ class Run:
         self.round = 0
         """Rounds proposed after which the step goes on."""
         self.settled: dict[str, dict[str, Any]] = {}
-        """Effects of the rounds that are over, by key, in order: `receipt`, or `code` and `message` of one
-        that failed for good."""
+        """Effects of the rounds that are over, by key, in order: `tool`, `args`, who asked (`by`), and the
+        `receipt` (with `skipped` if a person left it out), or `code` and `message` of one that failed for
+        good."""
         self.ordered = 0
         """How many of them the step asked for one after another."""
         self.let_in = False
@@ -303,7 +304,6 @@ class Run:
             self.answers = {}
             self.answered_by = {}
         if self.round and ending:  # a reopened run goes on with the same visit
-            self.records = {key: value for key, value in self.records.items() if key.startswith(SEEN)}
             return
         if self.records:
             self.records = {}
@@ -358,6 +358,9 @@ class Run:
         proposal = self.proposal
         if proposal is None or proposal.final:
             return
+        item = next((item for item in proposal.effects if item["key"] == key), None)
+        if item is not None:
+            settled |= {"tool": item["tool"], "args": copied(item["args"]), "by": proposal.by}
         self.settled[key] = settled
         if all(item["key"] in self.settled for item in proposal.effects):
             self.ordered += 0 if proposal.side else len(proposal.effects)
@@ -392,7 +395,8 @@ class Run:
         self.done[body.key] = None
         self.begun = None
         self.effect_attempts = 0
-        self._round_over(body.key, {"receipt": None})
+        skipped: dict[str, Any] = {"receipt": None, "skipped": True}
+        self._round_over(body.key, {**skipped, "why": body.why} if body.why else skipped)
 
     def _recorded(self, body: Recorded, at: float) -> None:
         self.records[body.key] = copied(body.value)
@@ -483,8 +487,8 @@ class Run:
         self.attempts = 0
         self.takeovers = 0
         self.failure = None
-        while self.settled and "code" in self.settled[next(reversed(self.settled))]:
-            self.settled.popitem()  # what failed last is tried again
+        while self.settled and not {"code", "why"}.isdisjoint(self.settled[next(reversed(self.settled))]):
+            self.settled.popitem()  # what failed last, and was left out because of it, is tried again
             self.ordered = max(0, self.ordered - 1)
         if body.budget is not None:
             self.budget = Budget.from_plain(body.budget)

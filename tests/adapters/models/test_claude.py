@@ -13,9 +13,10 @@ import pytest
 
 from detent.adapters.models import claude
 from detent.adapters.models.claude import MODEL_ID, ClaudeStepExecutor
-from detent.adapters.models.model import Message, ModelRequest, ToolCall
+from detent.adapters.models.model import ModelRequest
 from detent.adapters.models.prices import PriceTable
 from detent.dispatch.agent_tools import AgentTool
+from detent.dispatch.conversation import Message, ToolCall
 from detent.dispatch.executor import StepExecutor
 from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
 from detent.kernel.errors import ConfigurationError

@@ -15,8 +15,9 @@ import pytest
 
 from detent.adapters.models import openai
 from detent.adapters.models.executor import ModelStepExecutor
-from detent.adapters.models.model import Message, ModelRequest
+from detent.adapters.models.model import ModelRequest
 from detent.dispatch.config import StepConfig
+from detent.dispatch.conversation import Message
 from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
 from tests.adapters.models.test_executor import Run
 

@@ -17,8 +17,9 @@ import pytest
 
 from detent.adapters.models.local import LocalModel, connect
 from detent.adapters.models.local_schema import decodable
-from detent.adapters.models.model import Message, ModelRequest, ToolCall
+from detent.adapters.models.model import ModelRequest
 from detent.adapters.models.model_files import DEFAULT
+from detent.dispatch.conversation import Message, ToolCall
 from detent.dispatch.executor_errors import ExecutorError
 from detent.engine.schemas import misfits, schema_of
 from detent.kernel.errors import ConfigurationError

@@ -11,10 +11,11 @@ import zlib
 import pytest
 
 from detent.adapters.models import openai
-from detent.adapters.models.model import Message, ModelRequest, ToolCall
+from detent.adapters.models.model import ModelRequest
 from detent.adapters.models.openai import OpenAIModel
 from detent.adapters.models.prices import PriceTable
 from detent.dispatch.agent_tools import AgentTool
+from detent.dispatch.conversation import Message, ToolCall
 from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
 from detent.kernel.errors import ConfigurationError
 from tests.adapters.models import server as of

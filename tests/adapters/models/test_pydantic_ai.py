@@ -12,9 +12,10 @@ from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.usage import RequestUsage
 
 from detent.adapters.models import pydantic_ai
-from detent.adapters.models.model import Message, ModelRequest, ToolCall
+from detent.adapters.models.model import ModelRequest
 from detent.adapters.models.prices import PriceTable
 from detent.adapters.models.pydantic_ai import Made, PydanticAIModel
+from detent.dispatch.conversation import Message, ToolCall
 from detent.dispatch.executor_errors import ExecutorError
 from detent.kernel.errors import ConfigurationError
 from tests.adapters.models.server import REDIRECTS, Endless, Server, answer, elsewhere, raw, stream

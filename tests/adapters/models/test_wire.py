@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from detent.adapters.models import http_common
-from detent.adapters.models.model import Message, ModelRequest
+from detent.adapters.models.model import ModelRequest
 from detent.dispatch.agent_tools import AgentTool
+from detent.dispatch.conversation import Message
 from detent.engine.schemas import misfits
 from detent.kernel.errors import ConfigurationError
 

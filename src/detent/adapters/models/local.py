@@ -21,8 +21,9 @@ from typing import Any, Literal, TypeAlias
 
 from detent.adapters.models.http_common import check_limits, checked_options, fit_to_tell, too_late
 from detent.adapters.models.local_schema import decodable
-from detent.adapters.models.model import Message, Model, ModelAnswer, ModelRequest, OnText
+from detent.adapters.models.model import Model, ModelRequest, OnText
 from detent.adapters.models.model_files import DEFAULT, ModelFileMissing, locate, path
+from detent.dispatch.conversation import Message, ModelAnswer
 from detent.dispatch.executor import Availability
 from detent.dispatch.executor_errors import ExecutorError
 from detent.dispatch.usage import UsageMetadata

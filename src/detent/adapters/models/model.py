@@ -1,37 +1,18 @@
 """The port for models of every kind: messages in, one answer out.
 
-`ModelStepExecutor` turns a step into messages and calls tools; a `Model` only completes. A failure is an
+`ModelStepExecutor` turns a conversation into a request; a `Model` only completes it. A failure is an
 `ExecutorError` (transient for lost connections, overload and rate limits, with `retry_after` where known).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
 
 from detent.dispatch.agent_tools import AgentTool
+from detent.dispatch.conversation import Message, ModelAnswer
 from detent.dispatch.executor import Availability
-from detent.dispatch.usage import UsageMetadata
-
-
-class ToolCall(NamedTuple):
-    """A tool the model wants called."""
-
-    id: str
-    name: str
-    arguments: Mapping[str, Any]
-
-
-class Message(NamedTuple):
-    """One message of a conversation."""
-
-    role: Literal["system", "user", "assistant", "tool"]
-    content: str
-    calls: tuple[ToolCall, ...] = ()
-    """On an assistant's message: the tools it called."""
-    answers: str | None = None
-    """On a tool's message: the id of the call it answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +28,6 @@ class ModelRequest:
     """Given only to models with `native_tools`."""
     temperature: float = 0.0
     max_tokens: int = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class ModelAnswer:
-    """What the model said."""
-
-    text: str
-    usage: UsageMetadata = field(default_factory=UsageMetadata)
-    model_id: str | None = None
-    finish: Literal["stop", "length", "tool", "filter", "other"] = "stop"
-    calls: tuple[ToolCall, ...] = ()
 
 
 def with_system_text(messages: Sequence[Message], text: str) -> tuple[Message, ...]:

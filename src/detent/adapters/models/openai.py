@@ -19,15 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from detent.adapters.hosts import host_of, on_this_machine
 from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, pieces, whole
 from detent.adapters.models import http_common
-from detent.adapters.models.model import (
-    Message,
-    ModelAnswer,
-    ModelRequest,
-    OnText,
-    ToolCall,
-    with_system_text,
-)
+from detent.adapters.models.model import ModelRequest, OnText, with_system_text
 from detent.adapters.models.prices import PriceTable
+from detent.dispatch.conversation import Message, ModelAnswer, ToolCall
 from detent.dispatch.executor import Availability
 from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
 from detent.dispatch.usage import UsageMetadata

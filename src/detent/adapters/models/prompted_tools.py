@@ -35,8 +35,7 @@ def told(tools: Sequence[AgentTool]) -> str:
 
 def _line(tool: AgentTool) -> str:
     description = tool.description or "no description"
-    note = "" if tool.kind == "query" else " (only proposed; it happens later, if at all)"
-    return f"{tool.name}: {description}{note} Arguments: {json.dumps(tool.arguments, ensure_ascii=False)}"
+    return f"{tool.name}: {description} Arguments: {json.dumps(tool.arguments, ensure_ascii=False)}"
 
 
 def alternatives(tools: Sequence[AgentTool], answer: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from detent.adapters.http_body import limiting_hooks, too_large
 from detent.adapters.models import http_common
-from detent.adapters.models.model import Message, ModelAnswer, ModelRequest, OnText, ToolCall
+from detent.adapters.models.model import ModelRequest, OnText
 from detent.adapters.models.prices import PriceTable
+from detent.dispatch.conversation import Message, ModelAnswer, ToolCall
 from detent.dispatch.executor import Availability
 from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
 from detent.dispatch.usage import UsageMetadata

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +19,7 @@ from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError,
 from detent.dispatch.usage import UsageMetadata
 from detent.kernel.entries import Entry, Migrated, Moved, Recorded, Reopened, Started
 from detent.kernel.errors import ConfigurationError, nearest
-from detent.kernel.plain import copied
+from detent.kernel.plain import copied, decode
 
 if TYPE_CHECKING:
     from detent.dispatch.agent_tools import AgentTools
@@ -54,10 +53,16 @@ class RecordedStepExecutor:
 
     @classmethod
     def from_entries(
-        cls, entries: Iterable[Entry], steps: Mapping[str, str] | None = None
+        cls,
+        entries: Iterable[Entry],
+        steps: Mapping[str, str] | None = None,
+        blobs: Mapping[str, bytes] | None = None,
     ) -> RecordedStepExecutor:
-        """The answers in a journal. `steps` maps states to their steps where the names differ."""
-        return cls(_from_journal(entries, steps or {}))
+        """The answers in a journal. `steps` maps states to their steps where the names differ.
+
+        `blobs` are the long and private answers that are kept outside the journal, by hash.
+        """
+        return cls(_from_journal(entries, steps or {}, blobs or {}))
 
     @classmethod
     def from_cassette(cls, path: str | Path) -> RecordedStepExecutor:
@@ -86,14 +91,15 @@ class RecordedStepExecutor:
         event_callback: EventCallback | None = None,
         toolbox: AgentTools | None = None,
     ) -> ExecutorResult:
-        """The step's next recorded answer: its effects are proposed, its failure is raised."""
+        """The step's next recorded answer: its tools are called, its failure is raised."""
         answer = self._next(step_name)
         value = answer.value
-        await _propose(value.get("proposed") or (), step_name, answer.place, toolbox)
+        await _call_tools(value.get("acted") or value.get("proposed") or (), step_name, answer.place, toolbox)
         if (failed := value.get("error")) is not None:
             raise _error(failed, step_name, value)
+        output = {"calls": value["calls"]} if value.get("calls") else value["output"]
         return ExecutorResult(
-            copied(value["output"]),
+            copied(output),
             bool(value.get("success", True)),
             _usage(value),
             model_id=value.get("model_id"),
@@ -133,7 +139,9 @@ class RecordedStepExecutor:
         return queue.popleft()
 
 
-def _from_journal(entries: Iterable[Entry], steps: Mapping[str, str]) -> Iterable[RecordedAnswer]:
+def _from_journal(
+    entries: Iterable[Entry], steps: Mapping[str, str], blobs: Mapping[str, bytes]
+) -> Iterable[RecordedAnswer]:
     """The agents' answers, each with the step whose state the run was in."""
     state = ""
     for entry in entries:
@@ -143,7 +151,10 @@ def _from_journal(entries: Iterable[Entry], steps: Mapping[str, str]) -> Iterabl
         elif isinstance(body, Started | Migrated | Reopened):
             state = body.state
         elif isinstance(body, Recorded) and _KEY.fullmatch(body.key):
-            yield RecordedAnswer(steps.get(state, state), f"entry {entry.seq}", body.value)
+            value = body.value
+            if "kept" in value and (raw := blobs.get(value["kept"]["$blob"])) is not None:
+                value = {**value, **decode(raw)}
+            yield RecordedAnswer(steps.get(state, state), f"entry {entry.seq}", value)
 
 
 def _on_tape(answer: Any) -> Any:
@@ -176,19 +187,17 @@ def _check(answer: RecordedAnswer) -> None:
         )
 
 
-async def _propose(
-    proposed: Iterable[Mapping[str, Any]], step_name: str, place: str, toolbox: AgentTools | None
+async def _call_tools(
+    calls: Iterable[Mapping[str, Any]], step_name: str, place: str, toolbox: AgentTools | None
 ) -> None:
-    for effect in proposed:
+    for call in calls:
         if toolbox is None:
             raise ExecutorError(
-                f"The answer recorded for '{step_name}' ({place}) proposes '{effect['tool']}', "
+                f"The answer recorded for '{step_name}' ({place}) calls '{call['tool']}', "
                 f"but no tools were given.",
                 step_name=step_name,
             )
-        await toolbox.call(effect["tool"], effect.get("args") or {})
-        if (key := effect.get("key")) is not None:
-            toolbox.proposed[-1] = replace(toolbox.proposed[-1], key=key)
+        await toolbox.call(call["tool"], call.get("args") or {})
 
 
 def _error(recorded: Mapping[str, Any], step_name: str, value: Mapping[str, Any]) -> ExecutorError:

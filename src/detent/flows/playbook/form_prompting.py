@@ -23,6 +23,7 @@ from detent.flows.playbook.protocol import NEXT_STEP, Reply
 
 if TYPE_CHECKING:
     from detent.dispatch.plan import Plan
+    from detent.engine.acts import Act
     from detent.engine.context import StepContext
     from detent.engine.outcome import Effect
 
@@ -143,8 +144,9 @@ class FormDialect(LineDialect):
             parts.append(f"EXAMPLE {number}{note}\n{shown}\n\nANSWER\n{answer}")
         return "\n\n".join(parts)
 
-    def refused(self, listed: str) -> str:
+    def refused(self, plan: Plan, problems: Sequence[str]) -> str:
         """The message about the problems of an agent's last answer."""
+        listed = "\n".join(f"- {problem}" for problem in problems)
         return f"PROBLEMS\nYour last answer was refused. Fill in the form anew, without these:\n{listed}"
 
     # -- understanding --------------------------------------------------------------------------------------
@@ -157,7 +159,12 @@ class FormDialect(LineDialect):
         return {name: inputs.get(name) or () for name in self.labelled}
 
     def read(
-        self, plan: Plan, answer: Any, proposed: Iterable[Effect], inputs: Mapping[str, Any]
+        self,
+        plan: Plan,
+        answer: Any,
+        effects: Iterable[Effect],
+        inputs: Mapping[str, Any],
+        acts: Sequence[Act] = (),
     ) -> Proposal:
         """The facts of a form, or the values of a reply in lines."""
         if isinstance(answer, str):
@@ -165,15 +172,15 @@ class FormDialect(LineDialect):
                 answer = parse_answer(answer, text_allowed=False)
             except ValueError:
                 if NEXT_STEP in answer.upper():
-                    return super().read(plan, answer, proposed, inputs)
+                    return super().read(plan, answer, effects, inputs)
         facts, problems = forms.facts_of(self.step.form, answer, self._candidates(inputs))
-        effects, wrong = collapsed(proposed)
+        distinct, wrong = collapsed(effects)
         reply = Reply(form=facts, problems=tuple(problems))
         own = {field.name: facts.get(field.name) for field in self.step.form if field.fills is None}
         if problems:
             own, reply = {}, replace(reply, form={})
-        statement = Said(own, reply, effects, (*problems, *wrong))
-        return Proposal(statement, None, effects, None, own, own)
+        statement = Said(own, reply, distinct, (*problems, *wrong))
+        return Proposal(statement, None, distinct, None, own, own)
 
 
 def _prose(field: FormField) -> bool:

@@ -21,6 +21,7 @@ from detent.kernel.plain import canonical, digest, to_plain
 
 if TYPE_CHECKING:
     from detent.dispatch.plan import Plan
+    from detent.engine.acts import Act
     from detent.engine.context import StepContext
     from detent.engine.outcome import Effect
     from detent.flows.playbook.declared_handler import DeclaredHandler
@@ -94,16 +95,11 @@ class LineDialect:
             shown |= await self.declared.called(ctx)
         return shown
 
-    def build(
-        self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str], problems: Sequence[str]
-    ) -> Prompt:
+    def build(self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str]) -> Prompt:
         """The system message and the user message."""
         shown, cuts = cut(masked(dict(inputs), secrets))
         blocks = shown if isinstance(shown, dict) else {"inputs": shown}
         parts = [*self.blocks(blocks, marker(self.step.id, blocks))]
-        if problems:
-            listed = "\n".join(f"- {problem}" for problem in problems)
-            parts.append(self.refused(listed))
         return Prompt(self.instructions(plan), "\n\n".join(parts), cuts)
 
     def blocks(self, inputs: Mapping[str, Any], mark: str) -> list[str]:
@@ -118,8 +114,9 @@ class LineDialect:
     def _format(self, key: str, value: Any) -> str:
         return _text(self.show[key](value) if key in self.show else value)
 
-    def refused(self, listed: str) -> str:
+    def refused(self, plan: Plan, problems: Sequence[str]) -> str:
         """The message about the problems of an agent's last reply."""
+        listed = "\n".join(f"- {problem}" for problem in problems)
         return (
             f"PROBLEMS\nYour last reply was refused. Answer anew, without these:\n{listed}\n"
             f"Allowed for NEXT_STEP: {', '.join(self.allowed)}"
@@ -163,7 +160,12 @@ class LineDialect:
         """None: an answer in lines has no schema."""
 
     def read(
-        self, plan: Plan, answer: Any, proposed: Iterable[Effect], inputs: Mapping[str, Any]
+        self,
+        plan: Plan,
+        answer: Any,
+        effects: Iterable[Effect],
+        inputs: Mapping[str, Any],
+        acts: Sequence[Act] = (),
     ) -> Proposal:
         """The proposal of a reply; `conclude`, which knows the run, reports its problems."""
         if isinstance(answer, str):
@@ -171,10 +173,10 @@ class LineDialect:
         else:
             names = ", ".join(self.allowed)
             reply = Reply(problems=(f"The reply must be text with a NEXT_STEP line. Allowed: {names}",))
-        effects, wrong = collapsed(proposed)
+        distinct, wrong = collapsed(effects)
         data = data_of(reply, self.lines)
-        statement = Said(data, reply, effects, (*reply.problems, *wrong))
-        return Proposal(statement, reply.next_step, effects, None, data, data)
+        statement = Said(data, reply, distinct, (*reply.problems, *wrong))
+        return Proposal(statement, reply.next_step, distinct, None, data, data)
 
 
 def data_of(reply: Reply, lines: Iterable[OutputLine]) -> dict[str, Any]:

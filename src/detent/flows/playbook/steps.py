@@ -396,6 +396,7 @@ def engine_step(
             hints=hints,
             effects=tuple(name for name in effects if name not in held),
             offers=offers,
+            rounds=0,  # route, words and calls are one decision, judged before anything of it is done
         ),
     )
 

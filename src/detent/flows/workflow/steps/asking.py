@@ -15,7 +15,7 @@ from detent.engine.step import Step
 from detent.flows.workflow.compile_context import CompileContext, Position
 from detent.flows.workflow.expressions import Prepared, prepared
 from detent.flows.workflow.registry import ContextBuilder, Generator
-from detent.flows.workflow.run_data import GIVEN, OUTPUT, key_of
+from detent.flows.workflow.run_data import GIVEN, key_of
 from detent.flows.workflow.spec import AgentStep, GenerateStep
 from detent.flows.workflow.steps.common import conclusion, gate, metadata, resolved
 from detent.flows.workflow.steps.contracts import declared
@@ -85,7 +85,7 @@ def agent_step(position: Position, home: CompileContext) -> Step:
     return Step(
         spec.name, _no_handler, agent.instructions, before=gate(position), inputs=inputs,
         conclude=_concluding(position, context, spec.rollback), effects=effects,
-        agent=AgentSide(AgentRole.REQUIRED, lands=(key_of(position.owner), OUTPUT), queries=queries),
+        agent=AgentSide(AgentRole.REQUIRED, queries=queries),
         config=spec.own_config,
         output_schema=declared(contract, f"step '{spec.name}'"),
         metadata=metadata(position, home, agent, agent=agent.name, action=agent.name, rollback=spec.rollback),

@@ -18,7 +18,6 @@ from detent.flows.workflow.expressions import prepared
 from detent.flows.workflow.expressions.templates import OPENING
 from detent.flows.workflow.references import with_values
 from detent.flows.workflow.registry import Action
-from detent.flows.workflow.run_data import OUTPUT, key_of
 from detent.flows.workflow.spec import PythonStep
 from detent.flows.workflow.steps.common import conclusion, gate, metadata, resolved
 from detent.flows.workflow.steps.contracts import declared
@@ -90,7 +89,7 @@ def python_step(position: Position, home: CompileContext) -> Step:
     computed = _computed([*spec.args, *spec.kwargs.values()])
     return action_step(
         action, inputs, tools=home.tools if computed else None, name=spec.name, before=gate(position),
-        conclude=notifying(action, conclusion(position)), lands=(key_of(position.owner), OUTPUT),
+        conclude=notifying(action, conclusion(position)),
         config=spec.own_config,
         output_schema=declared(contract, f"step '{spec.name}'"),
         metadata=metadata(
@@ -126,7 +125,6 @@ def action_step(
     inputs: Callable[[StepContext], Any],
     *,
     tools: Mapping[str, Tool] | None = None,
-    lands: tuple[str, ...] = (),
     **options: Any,
 ) -> Step:
     """Return a step that calls an action with the arguments from `inputs`.
@@ -148,7 +146,7 @@ def action_step(
         # An agent cannot answer in place of a person or a timer.
         intent="" if action.holds else action.intent,
         timeout=action.timeout, effects=action.effects, queries=action.queries or None, inputs=inputs,
-        agent=AgentSide(returns=returns_of(action.handler), lands=lands), validator=action.validator,
+        agent=AgentSide(returns=returns_of(action.handler)), validator=action.validator,
         compare=action.compare, max_autonomy=action.max_autonomy, opaque=action.opaque,
         repeatable=action.repeatable,
         **options,

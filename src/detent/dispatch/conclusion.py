@@ -1,0 +1,79 @@
+"""The output of an agent's step, concluded from what its effects gave back.
+
+An agent that has acted says only what no receipt holds. A field of the output takes its value from the
+receipt that has a field of this name, the last one first, else from an argument of this name; only what is
+still missing is asked of the agent. A step may bring a rule of its own (`AgentSide.from_receipts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from detent.dispatch.agent_side import agent_side
+from detent.engine.acts import Act
+from detent.engine.schemas import misfits
+from detent.kernel.plain import copied, to_plain
+
+if TYPE_CHECKING:
+    from detent.engine.step import Step
+
+
+def known_fields(step: Step, schema: Mapping[str, Any] | None, acts: Sequence[Act]) -> dict[str, Any]:
+    """The fields of the output that the performed effects settle."""
+    performed = [act for act in acts if act.happened]
+    if not performed:
+        return {}
+    own = agent_side(step).from_receipts
+    if own is not None:
+        return dict(to_plain(own(performed)))
+    known: dict[str, Any] = {}
+    for name, part in fields_of(schema).items():
+        for value in _candidates(name, performed):
+            if not misfits(value, _alone(part, schema)):
+                known[name] = copied(value)
+                break
+    return known
+
+
+def _candidates(name: str, performed: Sequence[Act]) -> list[Any]:
+    """What receipts and arguments say under a name, in order of preference."""
+    sources = [act.receipt for act in reversed(performed)] + [act.effect.args for act in reversed(performed)]
+    return [source[name] for source in sources if isinstance(source, Mapping) and name in source]
+
+
+def held_by_receipts(output: Any, acts: Sequence[Act]) -> dict[str, Any]:
+    """The parts of an undeclared output that a receipt holds, which are never taken from an agent."""
+    if not isinstance(output, Mapping):
+        return {}
+    held: dict[str, Any] = {}
+    for act in acts:
+        if act.happened and isinstance(act.receipt, Mapping):
+            held |= {name: act.receipt[name] for name in output if name in act.receipt}
+    return held
+
+
+def missing_fields(schema: Mapping[str, Any] | None, known: Mapping[str, Any]) -> list[str] | None:
+    """The required fields that are not known; None if that cannot be said, so that the agent must answer."""
+    if schema is None or schema.get("type") != "object" or not fields_of(schema):
+        return None
+    return [name for name in schema.get("required", ()) if name not in known]
+
+
+def fields_of(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The declared fields of an object's schema."""
+    properties = (schema or {}).get("properties")
+    return properties if isinstance(properties, Mapping) else {}
+
+
+def asked_fields(schema: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The schema of an object with only these fields."""
+    properties = {name: part for name, part in fields_of(schema).items() if name in names}
+    return _alone({"type": "object", "properties": properties, "required": list(names)}, schema)
+
+
+def _alone(part: Any, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A part of a schema with the definitions it may refer to."""
+    definitions = (schema or {}).get("$defs")
+    own = dict(part) if isinstance(part, Mapping) else {}
+    return {**own, "$defs": definitions} if definitions else own

@@ -1,0 +1,70 @@
+"""A conversation with an agent: messages of either side, each added once.
+
+Messages are the same for every provider, and the ids of tool calls are ours: a provider may give every call
+the same id, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from detent.dispatch.usage import UsageMetadata
+from detent.kernel.plain import digest, to_plain
+
+
+class ToolCall(NamedTuple):
+    """A tool the agent wants called."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+
+
+class Message(NamedTuple):
+    """One message of a conversation."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+    calls: tuple[ToolCall, ...] = ()
+    """On an assistant's message: the tools it called."""
+    answers: str | None = None
+    """On a tool's message: the id of the call it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAnswer:
+    """What a model said."""
+
+    text: str
+    usage: UsageMetadata = field(default_factory=UsageMetadata)
+    model_id: str | None = None
+    finish: Literal["stop", "length", "tool", "filter", "other"] = "stop"
+    calls: tuple[ToolCall, ...] = ()
+
+
+class Conversation:
+    """The messages so far, and a digest of them that takes the same work for every message."""
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self._messages: list[Message] = []
+        self.head = ""
+        """Identifies the conversation up to its last message."""
+        self.add(*messages)
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The messages, oldest first; not to be changed."""
+        return self._messages
+
+    def add(self, *messages: Message) -> None:
+        """Add messages to the end."""
+        for message in messages:
+            self._messages.append(message)
+            self.head = digest([self.head, to_plain(message._asdict())], 24)
+
+    def with_ids(self, calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
+        """Calls of the next message, with ids that no other call of the conversation has."""
+        turn = len(self._messages)
+        return tuple(call._replace(id=f"t{turn}c{number}") for number, call in enumerate(calls, 1))

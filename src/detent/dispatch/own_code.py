@@ -1,0 +1,153 @@
+"""What the step's own code would do in a visit in which an agent acts: the measure of every comparison.
+
+The handler is run in a trial: it sees the answers that queries had and the receipts of what was performed,
+and performs nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from detent.dispatch.equivalence import Discrepancy
+from detent.dispatch.gate import Side
+from detent.dispatch.matching import Match, effect_differences, match, normal, placed_rules
+from detent.engine import moves
+from detent.engine.acts import Act
+from detent.engine.context import TrialContext, TrialPaused
+from detent.engine.outcome import Effect
+from detent.kernel.effect_key import action_of, effect_key, occurrence_of
+
+if TYPE_CHECKING:
+    from detent.dispatch.plan import Plan
+    from detent.engine.context import StepContext
+    from detent.kernel.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsed:
+    """A trial of the handler."""
+
+    ctx: TrialContext
+    side: Side | None
+    """None if it has come to an effect that is not performed yet."""
+
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        """The effects it makes, in order, as far as the trial went."""
+        first = tuple(effect for _, effect in self.ctx.came_to)
+        return first if self.side is None else (*first, *self.side.effects)
+
+
+class OwnCode:
+    """The handler of a step, beside an agent."""
+
+    def __init__(
+        self, plan: Plan, ctx: StepContext, handle: Callable[[StepContext], Awaitable[Side]]
+    ) -> None:
+        self.plan = plan
+        self.step = plan.step
+        self.ctx = ctx
+        self._handle = handle
+        self.rehearsed: Rehearsed | None = None
+        """The last trial."""
+
+    @property
+    def ready(self) -> bool:
+        """What the handler does is known to its end."""
+        return self.rehearsed is not None and self.rehearsed.side is not None
+
+    async def rehearse(self) -> Rehearsed:
+        """Run the handler in a trial; once, if it does not wait for receipts."""
+        if not self.ready:
+            ctx = TrialContext(self.ctx)
+            ctx.occurrences = failed_before(self.ctx.run)
+            side: Side | None = None
+            try:
+                side = await self._handle(ctx)
+            except TrialPaused:
+                side = None
+            if ctx.paused:  # even if the handler has swallowed it
+                side = None
+            self.rehearsed = Rehearsed(ctx, side)
+        assert self.rehearsed is not None
+        return self.rehearsed
+
+    # -- comparing ------------------------------------------------------------------------------------------
+
+    async def departures(
+        self, acts: Sequence[Act], coming: Sequence[Effect]
+    ) -> tuple[tuple[Discrepancy, ...], int]:
+        """Where an agent's effects depart from the handler's, and how many of the coming ones were compared.
+
+        What was performed and what is coming must be the beginning of what the handler does; in any order, if
+        the step's rules say so.
+        """
+        rehearsed = await self.rehearse()
+        performed = [normal(self.ctx, act.effect) for act in acts if act.happened]
+        proposed = [normal(self.ctx, effect) for effect in coming]
+        if "/effects" in placed_rules(self.step).unordered:
+            as_acts = [*acts, *(Act("", effect, {"receipt": None}) for effect in coming)]
+            foreign = match(self.ctx, self.step, rehearsed.effects, as_acts).foreign
+            return tuple(Discrepancy("/effects", "extra") for _ in foreign), len(coming)
+        found = match(self.ctx, self.step, rehearsed.effects, acts, ordered=True)
+        expected = [normal(self.ctx, effect, found.receipts) for effect in rehearsed.effects]
+        mine = [*performed, *proposed]
+        compared = len(coming)
+        if rehearsed.side is None and len(expected) > len(performed):
+            # What the handler does next depends on receipts: no more than this can be compared now.
+            mine = mine[: len(expected)]
+            compared = len(mine) - len(performed)
+        details = effect_differences(self.step, expected[: len(mine)], mine)
+        return details, compared
+
+    async def side_after(self, acts: Sequence[Act]) -> Side:
+        """The handler's side, with the receipts of what was performed filled in.
+
+        Raises:
+            TrialPaused: it would make further effects before it concludes.
+        """
+        rehearsed = await self.rehearse()
+        if rehearsed.side is None:
+            raise TrialPaused
+        return self.filled(replace(rehearsed.side, effects=rehearsed.effects), acts)
+
+    def filled(self, side: Side, acts: Sequence[Act]) -> Side:
+        """A side with the receipts of what was performed filled in, to be compared with another."""
+        if not acts:
+            return side
+        found = match(self.ctx, self.step, side.effects, acts)
+        outcome = found.filled(self.step, side.outcome)
+        to = side.to if side.to is not None else moves.destination(self.plan.flow, self.ctx.run, outcome)
+        effects = tuple(normal(self.ctx, effect, found.receipts) or effect for effect in side.effects)
+        return replace(side, outcome=outcome, output=found.value(side.output), to=to, effects=effects)
+
+    # -- going on -------------------------------------------------------------------------------------------
+
+    async def matched(self, acts: Sequence[Act]) -> tuple[Rehearsed, Match]:
+        """The handler's effects beside those performed, which are foreign until they are seen there."""
+        rehearsed = await self.rehearse()
+        settled = {key for key, _ in rehearsed.ctx.came_to}
+        rest = [act for act in acts if act.key not in settled]
+        proposals = rehearsed.side.effects if rehearsed.side is not None else ()
+        return rehearsed, match(self.ctx, self.step, proposals, rest)
+
+    def account_for(self, run: Run) -> None:
+        """Give the handler's coming proposals keys that no settled effect of the visit has."""
+        counts: dict[str, int] = dict(self.ctx.occurrences)
+        for key in run.settled:
+            action = action_of(key)
+            counts[action] = max(counts.get(action, 0), occurrence_of(key) + 1)
+        self.ctx.occurrences = counts
+
+
+def failed_before(run: Run) -> Mapping[str, int]:
+    """How many equal effects failed for good before any that happened: the handler tries those afresh."""
+    counts: dict[str, int] = {}
+    for key, settled in run.settled.items():
+        action = action_of(key)
+        number = counts.get(action, 0)
+        if "code" in settled and key == effect_key(action, run.visit, number):
+            counts[action] = number + 1
+    return counts

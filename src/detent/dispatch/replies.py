@@ -1,0 +1,344 @@
+"""An agent's replies in one visit: each is asked for once, and kept in the journal before it is used.
+
+A resumed run reads a kept reply instead of asking again, so that nothing is paid for twice. A reply is known
+by the conversation it answers: if anything before it differs, it is asked for anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from detent.dispatch.agent_side import agent_side
+from detent.dispatch.agent_tools import FATAL, AgentTools
+from detent.dispatch.answer_text import parse_answer, too_deep
+from detent.dispatch.config import AGENT_TIMEOUT
+from detent.dispatch.conversation import Conversation, ToolCall
+from detent.dispatch.executor import AgentStreamChunk, ConversationExecutor, ReplyRequest, StepExecutor
+from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError, OutputSchemaValidationError
+from detent.dispatch.failure import Failure
+from detent.dispatch.layers import Layers
+from detent.dispatch.prompt import results_block
+from detent.dispatch.usage import UsageMetadata
+from detent.engine.calls import TimeLimit
+from detent.engine.ports import TapeCall
+from detent.engine.user_errors import PutDown
+from detent.kernel.budget import NOTHING, Spend
+from detent.kernel.entries import Recorded
+from detent.kernel.errors import BudgetExceededError
+from detent.kernel.plain import LONGEST_KEPT, decode, digest, encode, to_plain
+
+if TYPE_CHECKING:
+    from detent.dispatch.plan import Plan
+    from detent.engine.context import StepContext
+    from detent.engine.work import Work
+
+SAID = ("output", "calls")
+"""The parts of a reply that are kept outside the journal when they are private or long."""
+
+
+class Reply:
+    """One reply, or the failure to get one."""
+
+    def __init__(self, record: Mapping[str, Any], fresh: bool) -> None:
+        self.record = record
+        self.fresh = fresh
+        """It was given just now; otherwise it is read from the journal."""
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why there is no reply."""
+        error = self.record.get("error")
+        return None if error is None else Failure.from_plain(error)
+
+    @property
+    def answer(self) -> Any:
+        """What the agent said: text, or a value."""
+        return self.record.get("output")
+
+    @property
+    def text(self) -> str:
+        """What the agent said, as text."""
+        answer = self.answer
+        return answer if isinstance(answer, str) else "" if answer is None else encode(answer)
+
+    @property
+    def cut(self) -> bool:
+        """The reply was cut off at the limit of tokens."""
+        return bool(self.record.get("cut"))
+
+    def calls(self) -> tuple[ToolCall, ...] | None:
+        """The tools it calls; None for an answer that calls none."""
+        called = self.record.get("calls")
+        if called is None:
+            called = _written_calls(self.answer)
+        if called is None:
+            return None
+        return tuple(ToolCall("", str(item["tool"]), item["args"]) for item in called)
+
+    @property
+    def usage(self) -> UsageMetadata | None:
+        """What it used."""
+        return UsageMetadata.from_plain(self.record.get("usage"))
+
+
+def _written_calls(answer: Any) -> list[dict[str, Any]] | None:
+    """The calls in an answer `{"calls": [{"tool", "args"}]}`, of an agent without native calls."""
+    if isinstance(answer, str):
+        if '"calls"' not in answer:
+            return None
+        try:
+            answer = parse_answer(answer, text_allowed=False)
+        except ValueError:
+            return None
+    if not isinstance(answer, Mapping) or set(answer) != {"calls"} or not isinstance(answer["calls"], list):
+        return None
+    calls: list[dict[str, Any]] = []
+    for item in answer["calls"]:
+        if not isinstance(item, Mapping) or not isinstance(item.get("tool"), str):
+            return None
+        calls.append({"tool": item["tool"], "args": item.get("args", {})})
+    return calls or None
+
+
+class Replies:
+    """Gives the replies of one visit, in order."""
+
+    def __init__(
+        self,
+        driver: Work,
+        plan: Plan,
+        ctx: StepContext,
+        executor: StepExecutor | ConversationExecutor,
+        tools: AgentTools,
+        settings: Layers,
+        *,
+        durable: bool,
+    ) -> None:
+        self.driver = driver
+        self.plan = plan
+        self.ctx = ctx
+        self.executor = executor
+        self.tools = tools
+        self.settings = settings
+        self.durable = durable
+        """Keep replies in the journal."""
+        self.given = 0
+        """Replies so far, failed ones included."""
+        self.acted: list[dict[str, Any]] = []
+        """Effects that the executor asked for in the middle of the current reply."""
+        self._told = 0
+        """Messages of the conversation that earlier replies were given to."""
+
+    async def next(self, conversation: Conversation, schema: Any) -> Reply:
+        """The reply to a conversation: the kept one, or a new one."""
+        self.given += 1
+        plan, config = self.plan, self.plan.config
+        frame = {
+            "agent": plan.agent_name,
+            "schema": to_plain(schema),
+            "tools": [[tool.name, tool.kind, to_plain(tool.arguments)] for tool in self.tools.list()],
+            "config": {
+                key: value
+                for key in ("provider", "model_id", "temperature", "max_tokens")
+                if (value := getattr(config, key)) is not None
+            },
+        }
+        name = digest([conversation.head, frame], 24)
+        key = f"agent/{self.given}/{name}"
+        if self.durable and key in self.driver.run.records:
+            kept = await self._read(self.driver.run.records[key])
+            self._told = len(conversation.messages)
+            self.ctx.looked = [*self.ctx.looked, *kept.get("looked", ())]
+            return Reply(kept, fresh=False)
+        await self.driver.log.flush()
+        try:
+            self.driver.afford(self.ctx.cap)
+            if self.durable:
+                # A worker that missed a takeover must not pay for what the new worker has paid for.
+                await self.driver.confirm()
+            record = await self._taped(conversation, schema, frame, name)
+        except BudgetExceededError as error:
+            return Reply({"error": Failure.of(error).to_plain(), "ms": 0.0}, fresh=True)
+        self._told = len(conversation.messages)
+        if self.durable:
+            value = self._kept(record)
+            self.driver.log.withhold(*self.ctx.take_seen(), Recorded(key, value, _spend(record)))
+        return Reply(record, fresh=True)
+
+    def _kept(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """A reply as the journal keeps it."""
+        said = {part: record[part] for part in SAID if part in record}
+        if not said:
+            return dict(record)
+        text = encode(said)
+        if not agent_side(self.plan.step).private and len(text) <= LONGEST_KEPT:
+            return dict(record)
+        rest = {part: value for part, value in record.items() if part not in SAID}
+        return {**rest, "kept": self.ctx.keep(text)}
+
+    async def _read(self, kept: Mapping[str, Any]) -> dict[str, Any]:
+        if "kept" not in kept:
+            return dict(kept)
+        raw = await self.ctx.kept(kept["kept"])
+        purged = ExecutorError("What the agent answered was purged.")
+        said = decode(raw) if raw is not None else {"error": Failure.of(purged).to_plain()}
+        return {**kept, **said}
+
+    # -- asking ---------------------------------------------------------------------------------------------
+
+    async def _taped(
+        self, conversation: Conversation, schema: Any, frame: Mapping[str, Any], name: str
+    ) -> dict[str, Any]:
+        """Ask, through the recording if there is one."""
+        tape, config = self.driver.engine.tape, self.plan.config
+
+        async def live() -> dict[str, Any]:
+            return await self._ask(conversation, schema, name)
+
+        if tape is None:
+            return await live()
+        subject = "/".join(str(part) for part in (config.provider or "", config.model_id or "") if part)
+        # Each message is written once: with the first reply given to it.
+        new = [to_plain(message._asdict()) for message in conversation.messages[self._told :]]
+        call = TapeCall(
+            "agent", self.driver.where, self.plan.step.name, subject or "default", {**frame, "messages": new}
+        )
+        looked_before = len(self.ctx.looked)
+        record = dict(await tape.through(call, live))
+        if len(self.ctx.looked) == looked_before:
+            self.ctx.looked = [*self.ctx.looked, *record.get("looked", ())]
+        return record
+
+    async def _ask(self, conversation: Conversation, schema: Any, name: str) -> dict[str, Any]:
+        """Call the executor once; an error becomes part of the record."""
+        plan, config, clock = self.plan, self.plan.config, self.driver.clock
+        began = clock.elapsed()
+        looked_before = len(self.ctx.looked)
+        record: dict[str, Any] = {"request": name}
+        seconds = config.timeout or AGENT_TIMEOUT
+        usage: UsageMetadata | None = None
+        limit = TimeLimit(seconds)
+        self.ctx.limit = limit  # performing effects is not counted
+        try:
+            async with limit:
+                if isinstance(self.executor, ConversationExecutor):
+                    usage = await self._reply(self.executor, conversation, schema, record)
+                else:
+                    usage = await self._execute(self.executor, conversation, schema, record)
+            if too_deep(record.get("output")):
+                problems = ["/: is nested too deeply"]
+                raise OutputSchemaValidationError(plan.step.name, "its contract", problems, usage=usage)
+            record["output"] = to_plain(record.get("output"))
+        except FATAL:
+            raise
+        except asyncio.CancelledError as error:
+            if self.tools.stopped is not None:
+                raise self.tools.stopped from error
+            raise PutDown from error  # also when only the executor was cancelled: resuming asks again
+        except Exception as error:
+            if self.tools.stopped is not None:
+                raise self.tools.stopped from error
+            usage = getattr(error, "usage", None) or usage
+            if isinstance(error, TimeoutError) and limit.expired:
+                error = ExecutorTimeoutError(plan.step.name, seconds, self.given, usage)
+            for part in SAID:
+                record.pop(part, None)
+            record["error"] = Failure.of(error).to_plain()
+        finally:
+            self.ctx.limit = None
+        if self.tools.stopped is not None:
+            raise self.tools.stopped
+        if looked := list(self.ctx.looked)[looked_before:]:
+            record["looked"] = looked
+        if self.acted:
+            record["acted"] = list(self.acted)
+        record["ms"] = round((clock.elapsed() - began) * 1000, 3)
+        if usage is not None:
+            try:
+                _ = usage.spend
+                record["usage"] = usage.to_plain()
+            except (AttributeError, TypeError, ValueError) as error:  # invalid figures
+                record.setdefault("error", Failure.of(error).to_plain())
+        return record
+
+    async def _reply(
+        self, executor: ConversationExecutor, conversation: Conversation, schema: Any, record: dict[str, Any]
+    ) -> UsageMetadata | None:
+        """One message of an agent that is talked to."""
+        plan = self.plan
+        answer = await executor.reply(
+            ReplyRequest(
+                plan.step.name, plan.agent_name, conversation.messages, self.tools.list(), schema,
+                plan.config, self._stream,
+            )
+        )  # fmt: skip
+        record["output"] = answer.text
+        if answer.calls:
+            record["calls"] = [{"tool": call.name, "args": to_plain(call.arguments)} for call in answer.calls]
+        if answer.finish == "length":
+            record["cut"] = True
+        if answer.model_id is not None:
+            record["model_id"] = answer.model_id
+        return answer.usage
+
+    async def _execute(
+        self, executor: StepExecutor, conversation: Conversation, schema: Any, record: dict[str, Any]
+    ) -> UsageMetadata | None:
+        """One execution by an agent that knows only a prompt, or runs its own loop."""
+        plan = self.plan
+        instructions, prompt = prompt_of(conversation)
+        result = await executor.execute(
+            step_name=plan.step.name,
+            agent_name=plan.agent_name,
+            prompt=prompt,
+            instructions=instructions,
+            allowed_tools=[tool.name for tool in self.tools.list()],
+            cwd=self.settings.cwd,
+            output_schema=schema,
+            config=plan.config,
+            event_callback=self._stream,
+            toolbox=self.tools,
+        )
+        record["output"] = result.output
+        if result.model_id is not None:
+            record["model_id"] = result.model_id
+        if not result.success:
+            raise ExecutorError(f"The executor says that '{plan.step.name}' failed.", usage=result.usage)
+        return result.usage
+
+    async def _stream(self, chunk: AgentStreamChunk) -> None:
+        self.driver.engine.observers.stream(self.driver.run, self.plan.step.name, chunk)
+
+
+def prompt_of(conversation: Conversation) -> tuple[str | None, str]:
+    """Instructions and one prompt that says what a conversation says, for an agent without messages."""
+    instructions: str | None = None
+    blocks: list[str] = []
+    results: list[tuple[str, Any, str]] = []
+    open_calls: dict[str | None, ToolCall] = {}
+
+    def close() -> None:
+        if results:
+            blocks.append(results_block(results))
+            results.clear()
+
+    for message in conversation.messages:
+        if message.role == "system":
+            instructions = message.content
+        elif message.role == "assistant":
+            open_calls |= {call.id: call for call in message.calls}
+        elif message.role == "tool":
+            call = open_calls[message.answers]
+            results.append((call.name, call.arguments, message.content))
+        else:
+            close()
+            blocks.append(message.content)
+    close()
+    return instructions, "\n\n".join(blocks)
+
+
+def _spend(record: Mapping[str, Any]) -> Spend:
+    usage = UsageMetadata.from_plain(record.get("usage"))
+    return NOTHING if usage is None else usage.spend

@@ -137,7 +137,7 @@ class TestGate:
         assert result.validation_details[0].pointer == "/effects/0/args/command"
 
     async def test_the_verdict_is_never_told_to_the_agent(self, bench):
-        """A rejected comparison goes straight to the handler: told of it, an agent would guess until it fits."""
+        """Told of a rejected comparison, an agent would guess until it agrees."""
         world = World()
         executor = scripted(calls(("run", {"command": "rm"})), calls(("run", {"command": "make test"})))
         engine = await bench.engine(running(world), dispatch=settings(executor, agent()))
@@ -145,7 +145,7 @@ class TestGate:
         assert len(executor.calls) == 1
 
     async def test_too_little_done_is_completed_by_code(self, bench):
-        """The agent does the first of two effects and stops: the handler does the second, and repeats nothing."""
+        """The agent does the first of two effects; the handler does the second and repeats nothing."""
 
         async def work(ctx):
             ctx.propose("run", command="first")

@@ -13,7 +13,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -27,9 +27,11 @@ from detent.adapters.models import openai
 from detent.adapters.models.executor import ModelStepExecutor
 from detent.adapters.models.prices import PriceTable
 from detent.dispatch import execution, shadow  # noqa: F401
+from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.config import StepConfig
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.executor import StepExecutor
+from detent.engine.acts import Act
 from detent.engine.context import StepContext
 from detent.engine.flow import Flow
 from detent.engine.outcome import Outcome
@@ -176,6 +178,9 @@ def journey(world: World, crash: CrashPoints) -> Workload:
     async def advise(ctx: StepContext) -> Advice:
         return Advice("Keep it dry.")
 
+    def settled(acts: Sequence[Act]) -> dict[str, Any]:
+        return {"order": acts[0].receipt["id"], "visit": acts[1].receipt["id"]} if len(acts) == 2 else {}
+
     def step(handler: Any, **options: Any) -> Step:
         name = handler.__name__
         return Step(name, handler, INTENTS[name], **{"effects": (), "queries": (), **options})
@@ -183,7 +188,13 @@ def journey(world: World, crash: CrashPoints) -> Workload:
     steps = {
         "gather": step(gather, output_schema=Found, queries=("world.device", "world.history")),
         "judge": step(judge, output_schema=Cover),
-        "settle": step(settle, into="settled", output_schema=Settled, effects=EFFECTS),
+        "settle": step(
+            settle,
+            into="settled",
+            output_schema=Settled,
+            effects=EFFECTS,
+            agent=AgentSide(rounds=2, from_receipts=settled),
+        ),
         "guess": step(guess, output_schema=Guess),
         "count": step(count, output_schema=Count),
         "advise": step(advise, output_schema=Advice),
@@ -360,15 +371,13 @@ def reply(question: Question) -> str | tuple[str, dict[str, Any]]:
             return ("world.history" if results else "world.device"), {"serial": inputs["serial"]}
         return json.dumps({"device": results[0]["device"], "repairs": results[1]["repairs"]})
     if question.step == "judge":
-        if "\n\nPROBLEMS\n" not in prompt:
+        if not any(one["content"].startswith("PROBLEMS\n") for one in messages if one["role"] == "user"):
             return json.dumps({"covered": "certainly"})
         return json.dumps({"covered": True, "why": f"{inputs['repairs']} repairs so far"})
     if question.step == "settle":
         if not results:
             return "world.probed", {"part": "a fast heater"}
-        order = {"$receipt": f"{results[0]['ref']}.id"}
-        visit = {"tool": "world.keyed", "args": {"order": order}, "key": "visit"}
-        return json.dumps({"output": {"order": order, "visit": {"$receipt": "visit.id"}}, "effects": [visit]})
+        return "world.keyed", {"order": results[0]["id"]}
     if question.step == "count":
         return json.dumps({"letters": len(inputs["serial"])})
     return json.dumps({"advice": "Call before you come."})

@@ -428,7 +428,7 @@ def posting(handler_posts=("good",), *, fails=("bad",)):
 
 
 def proposing(*what):
-    return {"output": {"kind": "agent"}, "effects": [{"tool": "post", "args": {"what": one}} for one in what]}
+    return {"calls": [{"tool": "post", "args": {"what": one}} for one in what]}
 
 
 class TestEffects:
@@ -445,16 +445,19 @@ class TestEffects:
         assert (result.fallback_reason, result.agent_called) == (FallbackReason.EXCEPTION, True)
         assert result.agent_error.type == "ToolError"
         assert len(executor.calls) == 1
-        assert heard.sequence() == "M S C V A M F D"
+        assert heard.sequence() == "M S R M S R F D"
 
-    async def test_an_agents_effect_that_fails_after_another_was_performed_fails_the_step(self, bench):
-        """1.13: what is done is done, so the handler does not begin anew."""
+    async def test_an_agents_effect_that_fails_after_another_was_performed_is_a_question(self, bench):
+        """1.13: what is done is done, so the handler does not begin anew over it."""
         flow, posted, tried = posting()
         executor = scripted({"output": proposing("first", "bad", "last")})
         engine = await bench.engine(flow, dispatch=settings(executor, agent("approver")))
         run = await engine.run("flow")
-        assert (run.status, posted, tried) == (Status.FAILED, ["first"], ["first", "bad"])
-        assert "after other effects" in await error_of(engine, run.id)
+        assert (run.status, posted, tried) == (Status.WAITING, ["first"], ["first", "bad"])
+        await engine.release(run.id, "fail", hold=run.token("diverged"))
+        run = await engine.finish(run.id)
+        assert (run.status, posted) == (Status.FAILED, ["first"])
+        assert "would not do: 'post'" in await error_of(engine, run.id)
 
     async def test_a_handler_that_wants_the_same_ends_as_without_an_agent(self, bench):
         """D-34: an agent's try at what nobody can have is no reason for the handler to give up early."""
@@ -478,19 +481,18 @@ class TestEffects:
         assert (result.fallback_reason, result.attempts) == (FallbackReason.EXCEPTION, 1)
 
     @pytest.mark.parametrize("through", ["answer", "toolbox"])
-    async def test_a_receipt_may_stand_in_an_agents_output(self, bench, through):
-        """1.13: `$receipt` is replaced once the effect is performed."""
+    async def test_a_value_that_a_receipt_holds_is_never_taken_from_the_agent(self, bench, through):
+        """1.13: act, then say; and what is said of an effect is what its receipt says."""
         flow, posted, _ = posting()
+        claimed = {"output": {"number": 77, "kind": "agent"}}
         if through == "answer":
-            effects = [{"tool": "post", "args": {"what": "x"}, "key": "p"}]
-            reply = {"output": {"output": {"number": {"$receipt": "p.number"}}, "effects": effects}}
+            replies = [{"output": proposing("x")}, claimed]
         else:
-            ref = Effect("post", {"what": "x"}).identity("work")
-            reply = {"output": {"output": {"number": {"$receipt": f"{ref}.number"}}, "effects": []},
-                     "calls": [{"tool": "post", "args": {"what": "x"}}]}  # fmt: skip
-        engine = await bench.engine(flow, dispatch=settings(scripted(reply), agent("approver")))
+            replies = [{**claimed, "calls": [{"tool": "post", "args": {"what": "x"}}]}]
+        engine = await bench.engine(flow, dispatch=settings(scripted(*replies), agent("approver")))
         run = await engine.run("flow")
-        assert (run.status, run.data, posted) == (Status.SUCCEEDED, {"number": 1}, ["x"])
+        assert (run.status, posted) == (Status.SUCCEEDED, ["x"])
+        assert run.data == {"number": 1, "kind": "agent"}
 
     async def test_allowed_tools_narrow_what_may_be_proposed(self, quick, heard):
         """1.2: `[]` means none."""
@@ -563,8 +565,9 @@ class TestOpaque:
         )
         run = await deterministic(bench, flow, MAIL)
         assert (run.status, called) == (Status.SUCCEEDED, [1])
-        answer = {"output": {"n": 2}, "effects": [{"tool": "post", "args": {"what": "x"}}]}
-        engine = await bench.engine(flow, dispatch=settings(scripted({"output": answer}), agent("approver")))
+        acting = {"output": {"calls": [{"tool": "post", "args": {"what": "x"}}]}}
+        executor = scripted(acting, {"output": {"n": 2}})
+        engine = await bench.engine(flow, dispatch=settings(executor, agent("approver")))
         run = await engine.run("flow", MAIL)
         assert (run.data["receipt"], posted, called) == ({"n": 2}, ["x"], [1])
 

@@ -164,11 +164,13 @@ class AgentVisit:
         asked.cuts = prompt.cuts
         system = (Message("system", prompt.instructions),) if prompt.instructions else ()
         self.conversation.add(*system, Message("user", prompt.text))
-        problems_sent = False
+        problems_sent = again = False
         while True:
             await self.driver.log.flush()
             if self._out_of_budget():
                 return asked
+            asked.attempts += again
+            again = False
             reply = await self._next_reply()
             failure = await self._heard(reply)
             if failure is None:
@@ -186,7 +188,7 @@ class AgentVisit:
             self._erred(failure, will_retry=will_retry)
             if not will_retry:
                 return asked
-            asked.attempts += 1
+            again = True
             if violation:
                 problems_sent = True
                 if reply.calls() is None:
@@ -486,7 +488,7 @@ class AgentVisit:
         """Wait before an attempt that follows a transient failure."""
         retry = self.plan.resolved.retry
         run = self.driver.run
-        wait = max(retry.wait_before(self.asked.attempts, run.id), failure.retry_after or 0.0)
+        wait = max(retry.wait_before(self.asked.attempts + 1, run.id), failure.retry_after or 0.0)
         await self.driver.log.flush()
         async with self.driver.engine.slots.released(self.driver):
             await self.driver.engine.slots.sleep(wait)

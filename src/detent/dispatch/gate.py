@@ -169,7 +169,8 @@ async def _verdict(step: Step, inputs: Mapping[str, Any], proposal: Proposal) ->
     try:
         answer = await call(step.validator, None, inputs, proposal)
     except Exception as error:
-        return Verdict(False, (f"the validator failed: {type(error).__name__}",))
+        when = "" if proposal.final else f" (before the effects of round {proposal.round}: not `final`)"
+        return Verdict(False, (f"the validator failed: {type(error).__name__}{when}",))
     if isinstance(answer, Verdict):
         return answer
     if isinstance(answer, tuple):

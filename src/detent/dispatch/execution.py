@@ -27,7 +27,7 @@ from detent.dispatch.plan import Plan, check_price, facts_of, no_agent_side
 from detent.dispatch.proposal import Proposal
 from detent.dispatch.result import AgentFailure, DispatchResult
 from detent.engine import logger, moves
-from detent.engine.acts import Act, acts_of
+from detent.engine.acts import Act
 from detent.engine.context import CannotCheck, StepContext, TrialContext, TrialPaused
 from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.patterns import PatternTimeout
@@ -450,7 +450,7 @@ class Execution:
         """The handler's outcome, computed once: reused if the gate already ran the handler."""
         await self.driver.log.flush()
         attempts = asked.attempts if asked is not None else earlier.attempts if earlier is not None else 0
-        acts = [act for act in await acts_of(self.driver, by="agent") if act.happened]
+        acts = [act for act in await self.ctx.acts(by="agent") if act.happened]
         remarks: tuple[Body, ...] = ()
         side = judgement.handler if judgement is not None else None
         rehearsed = self.own_code.rehearsed

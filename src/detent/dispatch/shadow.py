@@ -19,7 +19,7 @@ from detent.dispatch.evidence_log import Counted
 from detent.dispatch.execution import Answer, Execution
 from detent.dispatch.result import DispatchResult
 from detent.engine import logger
-from detent.engine.acts import Act, acts_of
+from detent.engine.acts import Act
 from detent.engine.context import CannotCheck, TrialPaused
 from detent.engine.journal_reader import read
 from detent.engine.outcome import Effect, Outcome
@@ -91,7 +91,7 @@ class Shadow:
         before.settled |= await settled_since(self.execution.driver, before)
         before.proposal, before.done, before.round = None, {}, 0
         execution = self.execution.then(before)
-        self.acts = [act for act in await acts_of(execution.driver, before) if act.happened]
+        self.acts = [act for act in await execution.ctx.acts() if act.happened]
         clock = execution.driver.clock
         side = "agent" if agent else "handler"
         began = clock.elapsed()

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from detent.engine.acts import Act
 from detent.engine.calls import TimeLimit, call
 from detent.engine.offloaded import blob_of, kept_beside
 from detent.engine.outcome import Effect, Receipt
@@ -456,6 +457,25 @@ class StepContext:
             if isinstance(body, EffectDone) and body.key == key:
                 return {"receipt": body.receipt}
         return self._run.settled[key]
+
+    async def acts(self, by: str | None = None) -> list[Act]:
+        """The settled effects of the visit, in order, those not committed yet included."""
+        run, log = self._run, self._driver.log
+        settled = dict(run.settled)
+        for body in log.withheld if run is self._driver.run else ():
+            if isinstance(body, EffectDone) and run.proposal is not None:
+                item = next(item for item in run.proposal.effects if item["key"] == body.key)
+                settled[body.key] = {"receipt": body.receipt, **item, "by": run.proposal.by}
+        acts: list[Act] = []
+        for key, outcome in settled.items():
+            if by is not None and outcome.get("by") != by:
+                continue
+            args = outcome.get("args") or {}
+            if set(args) == {"$blob", "size"}:
+                raw = await log.blob(args["$blob"])
+                args = {} if raw is None else decode(raw)
+            acts.append(Act(key, Effect(str(outcome.get("tool") or "unknown"), args), outcome))
+        return acts
 
     async def perform_round(self, effects: Sequence[tuple[str, Effect]], *, withhold: bool = False) -> None:
         """Have an agent's effects performed, with their keys; afterwards `come_to` gives their receipts.

@@ -362,7 +362,8 @@ class Execution:
             raise broken(["/next_state: the conditions on the table lead elsewhere"])
         side = Side.of(self.step, proposal.output, outcome, to, effects)
         if proposal.acts:
-            acted = [normal(self.ctx, act.effect) or act.effect for act in proposal.acts if act.happened]
+            asked = [act.asked or act.effect for act in proposal.acts if act.happened]
+            acted = [normal(self.ctx, effect) or effect for effect in asked]
             side = replace(side, effects=(*acted, *side.effects))
         self.agent_side = side
         self._agent_remarks = tuple(ctx.said)
@@ -464,6 +465,10 @@ class Execution:
                     record = self._result_of_fallback(reason, asked, error, judgement, earlier)
                     side, remarks = await self._go_on(acts, record)
                 else:
+                    if FALLBACK not in self.driver.run.records:
+                        # Should the handler act and go on, it does so also in a worker that takes over.
+                        record = self._result_of_fallback(reason, asked, error, judgement, earlier)
+                        self.ctx.with_round = (Recorded(FALLBACK, record.to_plain()),)
                     self.ctx.occurrences = failed_before(self.driver.run)
                     side = await self._timed(self.handle(self.ctx))
                     self.own_code.account_for(self.driver.run)

@@ -16,6 +16,8 @@ class Act(NamedTuple):
     """With the arguments it was performed with; none if those were purged."""
     settled: Mapping[str, Any]
     """`receipt`, or `code` and `message`; see `Run.settled`."""
+    asked: Effect | None = None
+    """What was asked for, if a person has put this effect in its place."""
 
     @property
     def happened(self) -> bool:

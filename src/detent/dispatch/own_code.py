@@ -143,15 +143,12 @@ class OwnCode:
 
 
 def failed_before(run: Run) -> Mapping[str, int]:
-    """How many equal effects of the agent's failed before any that happened: the handler tries those afresh."""
+    """How many equal effects of the agent failed before any that happened: the handler tries those afresh."""
     counts: dict[str, int] = {}
     for key, settled in run.settled.items():
         action = action_of(key)
         number = counts.get(action, 0)
-        if (
-            "code" in settled
-            and settled.get("by") == "agent"
-            and key == effect_key(action, run.visit, number)
-        ):
+        failed = "code" in settled and settled.get("by") == "agent"
+        if failed and key == effect_key(action, run.visit, number):
             counts[action] = number + 1
     return counts

@@ -1,7 +1,7 @@
 """An exhaustive model of the rounds of a visit: every interleaving of two workers, an agent and a person.
 
-Real, as in the product: the entries of the journal, their fold (`Run.apply`, of a run read back from a saved
-fold before every commit), the keys of effects, the placeholders of receipts, and the tokens of holds.
+Real, as in the product: the entries of the journal, their fold (`Run.apply`; saved and read back after every
+commit), the keys of effects, the placeholders of receipts, and the tokens of holds.
 
 A picture of the product, because the engine is asynchronous and talks to ports:
 
@@ -14,9 +14,14 @@ A picture of the product, because the engine is asynchronous and talks to ports:
 - the store: a commit is written whole, or the worker finds that another has taken the run over;
 - the world: the effects that happened, by key. An effect is performed right after the lease was confirmed.
 
+A test compares the journals of engine and model, so that the picture stays true where no agent is asked.
+
 Not in the model: a pause between that confirmation and the call, calls that go on after their worker is gone
-(`effects._over` waits for them), failing stores, failing effects and retries, cancellation, shadows. The
-entry `claimed` is left out too, so that equal journals are equal states: nothing in a round depends on it.
+(`effects._over` waits for them), failing stores, effects that are retried, cancellation, shadows. The entry
+`claimed` is left out too, so that equal journals are equal states: nothing in a round depends on it.
+
+There are two workers at most: the driver, and a stale one that was paused and goes on. A dead worker is one
+that is never heard of again; whichever takes over starts with the journal alone.
 """
 
 from __future__ import annotations
@@ -59,11 +64,15 @@ from tests.kernel.rounds_scenario import (
     expected_end,
     go_on,
     receipt_of,
-)  # fmt: skip
+)
 
 STEP = "work"
 FALLBACK = "fallback"
 DIVERGED = "diverged"
+CLAIMED = 99
+"""What an agent claims of an effect before it happened."""
+MOST_COMMITS = 30
+"""More than any run here needs, so that every search ends."""
 BYTES_A_ROUND = 1000
 BYTES_AN_EFFECT = 80
 
@@ -79,7 +88,7 @@ class Law(Enum):
     FENCE = "only the worker that holds the run writes"
     FOLD = "the fold accepts what workers write"
     WAY_OUT = "every state can reach an end"
-    COMMITS = "undisturbed, a round costs a commit and one for each effect, and the move one"
+    COMMITS = "undisturbed, a round costs one commit and one more for each effect, and the move one"
     BYTES = "a round writes the same number of bytes, however many came before"
 
 
@@ -121,10 +130,11 @@ class Broken(Exception):
 class Journal:
     """A journal, made of commits. Equal journals are the same object, so that states compare quickly."""
 
-    __slots__ = ("_next", "bodies", "commits", "receipts", "run")
+    __slots__ = ("_next", "_saved", "bodies", "commits", "receipts", "run")
 
     def __init__(self, run: Run, bodies: tuple[Body, ...], commits: int, receipts: dict[str, Any]) -> None:
-        self.run = run
+        self._saved = encode(run.to_plain())
+        self.run = Run.from_plain(decode(self._saved))
         self.bodies = bodies
         self.commits = commits
         self.receipts = receipts
@@ -135,7 +145,7 @@ class Journal:
     def start(cls) -> Journal:
         """A run that has just been started."""
         run = Run("r")
-        started = Started("flow", "flow", 1, "f", STEP, {})
+        started = Started("flow", STEP, "flow", 1, "")
         run.apply(Entry(1, 0.0, 0, started))
         return cls(run, (started,), 0, {})
 
@@ -144,20 +154,24 @@ class Journal:
         text = encode([[body.kind, body_to_plain(body)] for body in bodies])
         if (known := self._next.get(text)) is not None:
             return known
-        run = Run.from_plain(decode(encode(self.run.to_plain())))
+        run = Run.from_plain(decode(self._saved))
         receipts = dict(self.receipts)
         for body in bodies:
             try:
                 run.apply(Entry(run.seq + 1, 0.0, 0, body))
             except ValueError as error:
                 raise Broken(Law.FOLD, str(error)) from error
-            settles = isinstance(body, EffectDone | EffectSkipped | EffectFailed)
-            if settles and not (isinstance(body, EffectFailed) and body.retry_at is not None):
-                if body.key in receipts and not (isinstance(body, EffectDone) and body.how == "reused"):
+            if isinstance(body, EffectFailed) and body.retry_at is not None:
+                continue
+            if isinstance(body, EffectDone | EffectSkipped | EffectFailed):
+                reused = isinstance(body, EffectDone) and body.how == "reused"
+                if body.key in receipts and not reused:
                     raise Broken(Law.RECEIPT, f"{body.key} is settled twice")
                 receipts[body.key] = body.receipt if isinstance(body, EffectDone) else None
             if isinstance(body, Recorded) and body.key.startswith("agent/") and body.key in self.run.records:
                 raise Broken(Law.END, f"{body.key} is overwritten")
+        if self.commits == MOST_COMMITS:
+            raise Broken(Law.WAY_OUT, f"no end after {MOST_COMMITS} commits")
         proposed = [body for body in bodies if isinstance(body, Proposed)]
         effects = sum(len(body.effects) for body in proposed)
         if proposed and len(text) > BYTES_A_ROUND + BYTES_AN_EFFECT * effects:
@@ -274,7 +288,7 @@ class Model:
         if run.status is Status.RUNNING and state.driver is None:
             yield "resume", state._replace(driver=Worker(state.journal))
         if state.driver is not None:
-            for move in self.moves(state.driver, state.world):
+            for move in self._moves(state.driver, state.world):
                 label, driver, after = self._made(state, state.driver, move, holds=True)
                 yield f"driver {label}", after._replace(driver=driver)
             if state.takeovers < self.takeovers:
@@ -282,7 +296,7 @@ class Model:
                 yield "driver dies", fresh
                 yield "driver pauses", fresh._replace(stale=state.driver)
         if state.stale is not None:
-            for move in self.moves(state.stale, state.world):
+            for move in self._moves(state.stale, state.world):
                 label, stale, after = self._made(state, state.stale, move, holds=False)
                 yield f"stale worker {label}", after._replace(stale=stale)
         yield from self._person(state)
@@ -340,8 +354,8 @@ class Model:
 
     # -- the driver -----------------------------------------------------------------------------------------
 
-    def moves(self, worker: Worker, world: World) -> list[Move]:
-        """What a worker may do next."""
+    def _moves(self, worker: Worker, world: World) -> list[Move]:
+        """What a worker may do next: go on with a proposal, or have the agent or the handler decide."""
         run = worker.view.run
         if run.proposal is not None:
             return self._perform(worker, world, run.proposal)
@@ -550,7 +564,7 @@ class Model:
                 receipts[key] = None
                 pending.append(EffectFailed(key, action, "refused", "nothing was done"))
             elif worker.receipt is not None and worker.receipt[0] == key:
-                number = 99 if self.flaw is Flaw.RECEIPT_FROM_ANSWER else worker.receipt[1]
+                number = CLAIMED if self.flaw is Flaw.RECEIPT_FROM_ANSWER else worker.receipt[1]
                 receipts[key] = receipt_of(action, number)
                 pending.append(EffectDone(key, action, receipts[key]))
             elif key in worker.view.receipts:
@@ -612,13 +626,12 @@ class Model:
                     yield f"person answers {answer} to {token}", self._answered(asked, token, answer)
         if state.click is not None:
             token, answer = state.click
-            yield (
-                f"person repeats {answer} to {token}",
-                self._answered(state, token, answer)._replace(click=None),
-            )
+            after = self._answered(state._replace(click=None), token, answer)
+            yield f"person repeats {answer} to {token}", after
 
     def _truths(self, state: State, hold: Held) -> Sequence[str]:
-        if hold.name == DIVERGED or "effect" not in hold.about or hold.name.startswith("confirm:"):
+        """The answers to a hold that are not false."""
+        if not hold.name.startswith("effect:"):
             return hold.choices
         happened = any(key == hold.about["effect"] for key, _ in state.world)
         return ["happened"] if happened else ["again", "skip"]
@@ -670,9 +683,9 @@ class Model:
         if not state.takeovers:
             proposals = [body for body in journal.bodies if isinstance(body, Proposed)]
             holds = sum(isinstance(body, Held) for body in journal.bodies)
-            answers = sum(isinstance(body, Recorded) for body in journal.bodies)
-            most = self.scenario.visits + sum(1 + len(body.effects) for body in proposals) + 2 * holds
-            most += answers if self.scenario.answer_first else 0
+            answers = sum(len(visit) for visit in _visits(journal)) if self.scenario.answer_first else 0
+            effects = sum(len(body.effects) for body in proposals)
+            most = len(proposals) + effects + self.scenario.visits + 2 * holds + answers
             if journal.commits > most:
                 raise Broken(Law.COMMITS, f"{journal.commits} commits, at most {most}")
 

@@ -139,13 +139,12 @@ class Ideal:
         self.asked.append(action)
         self.requests[action] += 1
         effect = action, self.requests[action]
-        if effect not in self.not_done:
+        if effect in self.not_done:
+            self.results.append(self.not_done[effect])
+        else:
             self.happened[action] += 1
-        result = (
-            self.not_done[effect] if effect in self.not_done else receipt_of(action, self.happened[action])
-        )
-        self.results.append(result)
-        return result
+            self.results.append(receipt_of(action, self.happened[action]))
+        return self.results[-1]
 
     def handle(self, handler: Handler) -> dict[str, Any]:
         """Call a handler, and do all it asks for."""

@@ -112,6 +112,7 @@ class Flaw(Enum):
     CONVERSATION_REWRITTEN = "every round writes the whole conversation"
     DIVERGENCE_CHECKED_ONCE = "the agent's effects are matched only when the handler takes over"
     LIVE_QUERIES = "a query is made again when the step is called again"
+    REFUSAL_FORGOTTEN = "an effect that was refused is tried afresh when the step is called again"
     DOUBT_LEFT_ALONE = "an effect in doubt is left to the worker that began it"
     BEGUN_BY_ITSELF = "a proposal is committed before the beginning of its first effect"
 
@@ -457,6 +458,8 @@ class Model:
         counts: Counter[str] = Counter()
         if self.flaw is Flaw.FALLBACK_FROM_SCRATCH and self.scenario.agent:
             counts.update(call for answer in _answers(run.records) for call in answer.calls)
+        if self.flaw is Flaw.REFUSAL_FORGOTTEN:
+            counts.update(action_of(key) for key, settled in run.settled.items() if "code" in settled)
         effects: list[tuple[str, str]] = []
         unknown = False
         handler, result = self.scenario.handler(), None

@@ -172,6 +172,7 @@ CAUGHT = {
     Flaw.CONVERSATION_REWRITTEN: ("agent", Law.BYTES),
     Flaw.DIVERGENCE_CHECKED_ONCE: ("agent, effects refused", Law.FALLBACK),
     Flaw.LIVE_QUERIES: ("looks first", Law.END),
+    Flaw.REFUSAL_FORGOTTEN: ("effects refused", Law.END),
     Flaw.DOUBT_LEFT_ALONE: ("rounds", Law.WAY_OUT),
     Flaw.BEGUN_BY_ITSELF: ("rounds", Law.COMMITS),
 }

@@ -9,11 +9,12 @@ import typer
 from detent.cli.options import Options, RunId, takes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from detent.adapters.cassette import Player
     from detent.cli.workspace import Workspace
     from detent.engine.engine import Engine
+    from detent.engine.flow import Flow
     from detent.kernel.entries import Entry
 
 
@@ -23,7 +24,7 @@ def add(app: typer.Typer) -> None:
 
 
 @takes("json", "project", "log")
-def replay(
+async def replay(
     options: Options,
     run: RunId,
     recording: Annotated[
@@ -35,25 +36,33 @@ def replay(
     Nothing is asked of a model or tool, nothing is performed, and nothing is written to the store. Questions
     are answered as they were. The exit code is 1 when the repetition differs.
     """
-    from detent.cli.record import tape
-    from detent.cli.workspace import run_async
+    from detent.cli.record import player
+    from detent.cli.workspace import journal
 
     workspace = options.workspace()
-    with tape(None, recording, json=options.json) as player:
-        assert player is not None
-        return run_async(_replay(workspace, run, player, options.json))  # type: ignore[arg-type]
+    async with workspace.store() as store:
+        run_id = await workspace.run_id(store, run)
+        original = await journal(store, run_id)
+        flows = await workspace.known(store)
+        named = (await store.row(run_id)).flow
+    with player(recording, workspace.settings, [named], json=options.json) as cassette:
+        return await _repeated(workspace, run_id, original, flows, cassette, options.json)
 
 
-async def _replay(workspace: Workspace, run: str, player: Player, json: bool) -> int:
+async def _repeated(
+    workspace: Workspace,
+    run_id: str,
+    original: Sequence[Entry],
+    flows: Mapping[str, Flow],
+    player: Player,
+    json: bool,
+) -> int:
+    """Repeat the run in memory and print how it compares; return the exit code."""
     from detent.cli.output import fit, say, say_json
     from detent.cli.workspace import journal
     from detent.insight import compare as comparing
     from detent.runtime.wiring import make_store
 
-    async with workspace.store() as store:
-        run_id = await workspace.run_id(store, run)
-        original = await journal(store, run_id)
-        flows = await workspace.known(store)
     async with workspace.engine(store=make_store("memory:"), tape=player) as engine:
         for flow in flows.values():
             engine.add_flow(flow)

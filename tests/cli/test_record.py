@@ -1,4 +1,7 @@
-"""`--record`, `--replay` and `--deterministic`: the same for flows of code, playbooks and workflows."""
+"""`--record`, `--replay` and `--deterministic`: the same for flows of code, playbooks and workflows.
+
+The mailbox is in `test_warranty_record.py`.
+"""
 
 from __future__ import annotations
 

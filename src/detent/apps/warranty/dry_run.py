@@ -63,7 +63,7 @@ class NoSink:
 
 
 async def rehearse(
-    source: MailSource, intake: Intake, processor: EmailProcessor, rehearsal: Rehearsal, tell: Tell
+    source: MailSource, intake: Intake, processor: EmailProcessor, tell: Tell
 ) -> list[MailResult]:
     """Decide about every mail in a mailbox; nothing is written down, performed or marked."""
     components = intake.components

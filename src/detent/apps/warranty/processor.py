@@ -42,7 +42,8 @@ class StepOrchestrator:
         self.engine = engine
         self.router = router
         if router.ask is None and (executors := executors_of(engine)) is not None:
-            router.ask = AskModel(executors, components.settings.orchestration.retry.attempt_timeout_s)
+            timeout = components.settings.orchestration.retry.attempt_timeout_s
+            router.ask = AskModel(executors, timeout, engine.active.tape)
         self.trial = trial
         """The experiment of the mails, if there is one."""
         self.history: list[StepTuple] = []

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from detent.apps.warranty.intake_records import Record, Records
     from detent.apps.warranty.settings import WarrantySettings
     from detent.cli.workspace import Workspace
+    from detent.engine.ports import Tape
 
 _CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
@@ -133,24 +134,40 @@ def _next(workspace: Workspace, matter: Mapping[str, Any]) -> str:
 
 
 @group.command("retry")
-@takes("json", "store", "config", "log")
+@takes("deterministic", "record", "json", "store", "config", "log")
 async def retry(
     options: Options,
     mail: Annotated[str, typer.Argument(metavar="MAIL", help="A mail's key, or one of its runs.")],
     whole: Annotated[bool, typer.Option("--whole", help="Begin at the first step again.")] = False,
 ) -> int:
     """Run a mail again, from where it failed or from the start."""
+    from detent.apps.warranty.app import APP
+    from detent.cli.record import tape
+    from detent.kernel.errors import ConfigurationError
+
+    if options.record is not None and not whole:
+        raise ConfigurationError("--record needs a run from its beginning: add --whole.")
+    workspace = mailbox_workspace(options)
+    with tape(options, workspace.settings, APP.flows, json=options.json) as recorder:
+        return await _retried(workspace, options, mail, whole=whole, tape=recorder)
+
+
+async def _retried(
+    workspace: Workspace, options: Options, key_or_run: str, *, whole: bool, tape: Tape | None
+) -> int:
+    """Run a mail again and print its result; return the exit code."""
     from detent.apps.warranty.commands.lines import MailLines, told_plain
     from detent.apps.warranty.commands.run import BAD, configure_log, learn
     from detent.apps.warranty.mailbox import opened
     from detent.cli.output import say, say_json
 
-    workspace = mailbox_workspace(options)
     configure_log(workspace.settings, options.verbose, options.log_level, json=options.json)
-    key_or_run = mail
     others = [definition.flow for definition in workspace.catalog.all().values()]
     lines = MailLines()
-    async with opened(workspace.settings, others=others, observers=[] if options.json else [lines]) as box:
+    async with opened(
+        workspace.settings, others=others, observers=[] if options.json else [lines],
+        deterministic=options.deterministic, tape=tape,
+    ) as box:  # fmt: skip
         learn(lines, box)
         record = await _record(box.records, key_or_run)
         with lines:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from detent.apps.warranty.app import APP
 from detent.cli.options import Options, takes
 
 if TYPE_CHECKING:
@@ -15,13 +16,14 @@ if TYPE_CHECKING:
     from detent.apps.warranty.service import MailResult, Service
     from detent.cli.signals import Stop
     from detent.cli.workspace import Workspace
+    from detent.engine.ports import Tape
     from detent.runtime.settings import Settings
 
 BAD = ("failed", "degraded", "budget_exhausted")
 """Ends that give a command the exit code 1."""
 
 
-@takes("quiet", "project", "log")
+@takes("deterministic", "record", "replay", "quiet", "project", "log")
 async def run(
     options: Options,
     once: Annotated[bool, typer.Option("--once", help="Look at the mailbox once, then end.")] = False,
@@ -51,7 +53,9 @@ async def run(
     """
     from detent.apps.warranty.own_heading import at_the_top
     from detent.cli.output import warn
+    from detent.cli.record import exit_code, tape
 
+    check_tape(options, once=once, named=mail is not None, dry_run=dry_run)
     workspace = mailbox_workspace(options)
     settings = overridden(workspace.settings, mode, autonomy, orchestrator)
     names = at_the_top(workspace.settings)
@@ -61,7 +65,22 @@ async def run(
     configure_log(settings, options.verbose, options.log_level, json=json)
     job = _Job(workspace, settings, once=once, files=mail, dry=dry_run, json=json, quiet=options.quiet)
     job.log = (options.verbose, options.log_level)
-    return await job.run()
+    job.deterministic = options.deterministic
+    silent = options.quiet or json
+    with tape(options, workspace.settings, APP.flows, json=silent) as job.tape:
+        return exit_code(job.tape, await job.run())
+
+
+def check_tape(options: Options, *, once: bool, named: bool, dry_run: bool) -> None:
+    """Raise `ConfigurationError` if the command line asks for a tape that cannot be."""
+    from detent.cli.record import check_options
+    from detent.kernel.errors import ConfigurationError
+
+    check_options(options, dry_run=dry_run)
+    if options.replay is not None and (once or not named):
+        raise ConfigurationError("--replay repeats the mails that are named: --mail FILE --replay FILE.")
+    if options.record is not None and not (once or named):
+        raise ConfigurationError("--record needs an end: add --mail FILE or --once.")
 
 
 def mailbox_workspace(options: Options, *, looks: bool = False) -> Workspace:
@@ -140,6 +159,13 @@ class _Job:
         self.json = json
         self.shown = not (json or quiet)
         self.log: tuple[int, str | None] = (0, None)
+        self.deterministic = False
+        self.tape: Tape | None = None
+
+    @property
+    def replays(self) -> bool:
+        """Whether the answers come from a recording, and nothing is taken in."""
+        return self.tape is not None and self.tape.plays
 
     async def run(self) -> int:
         """Open everything, then work."""
@@ -161,27 +187,28 @@ class _Job:
         others = [definition.flow for definition in self.workspace.catalog.all().values()]
         async with opened(
             self.settings, others=others, observers=[lines] if self.shown else [], source=source,
-            rehearsal=rehearsal,
+            rehearsal=rehearsal, deterministic=self.deterministic, tape=self.tape,
         ) as box:  # fmt: skip
             learn(lines, box)
             with self._reopen_log():  # in effect before the first output
                 if self.shown:
                     where = source_shown(box, self.files)
-                    say(await header(box.components, box.engine, where, await mode_of(box)))
+                    mode = await mode_of(box)
+                    say(await header(box.components, box.engine, where, mode, replayed=self.replays))
                     if (line := await box.rollback.line()) is not None:
                         say(f"  {line}")
                 with lines if self.shown else nullcontext():
-                    if rehearsal is not None:
-                        return await self._rehearse(box, lines, rehearsal)
+                    if rehearsal is not None or self.replays:
+                        return await self._rehearse(box, lines)
                     return await self._work(box, lines)
 
-    async def _rehearse(self, box: Mailbox, lines: MailLines, rehearsal: Any) -> int:
+    async def _rehearse(self, box: Mailbox, lines: MailLines) -> int:
         from collections import Counter
 
         from detent.apps.warranty.dry_run import rehearse
 
         results = await rehearse(
-            box.source, box.intake, box.processor, rehearsal, lambda result: self._print_result(lines, result)
+            box.source, box.intake, box.processor, lambda result: self._print_result(lines, result)
         )
         counts = Counter(result.what for result in results)
         self._print_summary(counts)

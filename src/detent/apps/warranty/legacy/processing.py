@@ -28,6 +28,7 @@ from detent.authoring.templates import Values
 from detent.engine import logger
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome, Receipt, Text
+from detent.engine.ports import TapeError
 from detent.flows.playbook import instruction
 from detent.flows.playbook.functions import look_up
 from detent.flows.playbook.instruction import DONE, FAILED, Variant
@@ -92,6 +93,8 @@ class LegacyHandlers:
         async def work() -> dict[str, Any] | None:
             try:
                 answer = await ask(mail)
+            except TapeError:
+                raise
             except Exception as error:
                 logger.warning("scenario.unanswered", run_id=ctx.run_id, error=type(error).__name__)
                 answer = Answer(None)

@@ -455,6 +455,26 @@ def test_news_go_to_standard_output_and_troubles_to_standard_error(desk, detent)
     assert [json.loads(line) for line in said.lines] == [{"counts": {}}]
 
 
+def test_a_service_logs_every_step_unless_it_is_told_otherwise(desk, spawn):
+    """AC8: in production nobody has to ask for the history of a mail; where a person waits, lines will do."""
+    empty(desk)
+    put(desk, "a.eml", mail(1, NO_SERIAL))
+    service = spawn("run", "warranty")
+    service.until("no serial, asked")
+    service.signal(signal.SIGTERM)
+    said = service.result()
+    assert said.code == 0
+    assert "Step transition: 01-extract-serial → 03d-request-serial (reason: no serial)" in said.out
+    assert "Email processing complete: 2 steps executed: [01, 03d]" in said.out
+    put(desk, "b.eml", mail(2, NO_SERIAL))
+    assert "Step transition" not in spawn("run", "warranty", "--once").result().out
+    put(desk, "c.eml", mail(3, NO_SERIAL))
+    quiet = spawn("run", "warranty", "--log-level", "warning")
+    quiet.until("no serial, asked")
+    quiet.signal(signal.SIGTERM)
+    assert "Step transition" not in quiet.result().out
+
+
 # -- looking ------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,9 +63,12 @@ async def run(
     if names and not (options.quiet or json):
         place, listed = workspace.settings.place(names[0]), ", ".join(names)
         warn(f"Hint ({place}): settings of the mailbox belong under 'warranty:'; move these there: {listed}.")
-    configure_log(settings, options.verbose, options.log_level, json=json)
+    served = not (once or mail is not None or dry_run or options.quiet)
+    # Nobody watches the output of a service: its log says what happened to every mail.
+    usual = "info" if served and not sys.stdout.isatty() else "warning"
+    configure_log(settings, options.verbose, options.log_level, json=json, usual=usual)
     job = _Job(workspace, settings, once=once, files=mail, dry=dry_run, json=json, quiet=options.quiet)
-    job.log = (options.verbose, options.log_level)
+    job.log = (options.verbose, options.log_level, usual)
     job.deterministic = options.deterministic
     silent = options.quiet or json
     with tape(options, workspace.settings, APP.flows, json=silent) as job.tape:
@@ -126,14 +130,19 @@ def overridden(
     return said_over(settings, changes) if changes else settings
 
 
-def configure_log(settings: Settings, verbose: int, level: str | None, *, json: bool = False) -> None:
-    """Log to standard output, problems to standard error; with JSON, everything to standard error."""
+def configure_log(
+    settings: Settings, verbose: int, level: str | None, *, json: bool = False, usual: str = "warning"
+) -> None:
+    """Log to standard output, problems to standard error; with JSON, everything to standard error.
+
+    `usual` is the level if neither the command line nor the settings say anything about the log.
+    """
     from detent.runtime import logging
 
     if verbose:
         level = level or ("debug" if verbose > 1 else "info")
     if not level and not logging.wanted(settings):
-        level = "warning"
+        level = usual
     logging.configure(settings, level, split=not json)
 
 
@@ -158,7 +167,7 @@ class _Job:
         self.dry = dry
         self.json = json
         self.shown = not (json or quiet)
-        self.log: tuple[int, str | None] = (0, None)
+        self.log: tuple[int, str | None, str] = (0, None, "warning")
         self.deterministic = False
         self.tape: Tape | None = None
 
@@ -282,9 +291,10 @@ class _Job:
         stack = ExitStack()
         if hasattr(signal, "SIGHUP") and not self.dry:
             loop = asyncio.get_running_loop()
-            verbose, level = self.log
+            verbose, level, usual = self.log
             loop.add_signal_handler(
-                signal.SIGHUP, lambda: configure_log(self.settings, verbose, level, json=self.json)
+                signal.SIGHUP,
+                lambda: configure_log(self.settings, verbose, level, json=self.json, usual=usual),
             )
             stack.callback(loop.remove_signal_handler, signal.SIGHUP)
         return stack

@@ -74,6 +74,7 @@ def untrusted(desk, detent, monkeypatch, tmp_path_factory) -> Path:
     [
         (("stats",), "02-check-warranty"),
         (("attention",), "unreadable"),
+        (("unchecked",), "No mail was answered without a check."),
         (("tickets", "list"), "TKT-"),
         (("registry", "show", "wz550931"), "Otus S3 scanner"),
         (("rollback", "status"), "mails are handled step by step"),
@@ -105,9 +106,16 @@ def test_an_untrusted_mailbox_reaches_no_file_outside_its_folder(
 def test_looking_makes_no_file(folder, detent):
     (folder / "config.yaml").write_text(CONFIG)
     before = sorted(folder.rglob("*"))
-    for command in (("attention",), ("tickets", "list"), ("registry", "show", "SN1")):
+    for command in (("attention",), ("unchecked",), ("tickets", "list"), ("registry", "show", "SN1")):
         detent("warranty", *command)
     assert sorted(folder.rglob("*")) == before
+
+
+def test_before_the_first_mail_nothing_needs_attention(folder, detent):
+    (folder / "config.yaml").write_text(CONFIG)
+    assert detent("warranty", "registry", "import", str(demo_registry())).code == 0
+    said = detent("warranty", "attention")
+    assert (said.code, said.out) == (0, "No mail needs attention.\n")
 
 
 # -- run ----------------------------------------------------------------------------------------------------

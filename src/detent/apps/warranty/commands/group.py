@@ -11,7 +11,7 @@ import typer
 
 from detent.apps.warranty.commands import reports
 from detent.apps.warranty.commands.run import mailbox_workspace
-from detent.cli.options import Older, Options, takes
+from detent.cli.options import Older, Options, Since, takes
 
 if TYPE_CHECKING:
     from detent.adapters.mail.message import EmailMessage
@@ -95,8 +95,54 @@ async def attention(options: Options) -> None:
         say(f"What happened to one of them: {workspace.command('why', run)}")
 
 
+@group.command("unchecked")
+@takes("json", "store", "config")
+async def unchecked(
+    options: Options,
+    since: Since = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="WHEN", help="Only what began before: 12h, 2026-01-31.")
+    ] = None,
+) -> None:
+    """List mails that were told their warranty could not be checked.
+
+    As in an outage of the registry. Look after them once it is back.
+    """
+    from detent.apps.warranty.unchecked import unchecked as gather
+    from detent.cli.output import brief, say
+    from detent.cli.values import read_time
+    from detent.kernel.errors import StoreMissing
+
+    after, before = read_time(since, "--since"), read_time(until, "--until")
+    workspace = mailbox_workspace(options, looks=True)
+    try:
+        async with workspace.store() as store:
+            mails = await gather(store, after, before)
+    except StoreMissing:  # no mail has come in yet
+        mails = []
+    options.print_rows(
+        [mail.to_plain() for mail in mails],
+        {
+            "MAIL": "mail",
+            "ANSWERED": lambda row: brief(row["answered_at"]),
+            "SERIAL": "serial_number",
+            "WHY": "code",
+            "RUN": "run",
+            "CHECKED SINCE": lambda row: f"yes, in {row['checked_in']}" if row["checked_in"] else "no",
+        },
+        empty="No mail was answered without a check.",
+    )
+    left = next((mail for mail in mails if mail.checked_in is None), None)
+    if left is not None and not options.json:
+        say(f"The mail and what happened to it: {workspace.command('show', left.run_id)}")
+        if left.serial_number is not None:
+            look = workspace.command("warranty", "registry", "show", left.serial_number)
+            say(f"What the registry says now: {look}")
+
+
 async def _matters(workspace: Workspace) -> list[Matter]:
     from detent.apps.warranty.attention import attention as gather
+    from detent.kernel.errors import StoreMissing
 
     settings = _settings(workspace)
     if not _database(workspace, settings).exists():
@@ -105,6 +151,8 @@ async def _matters(workspace: Workspace) -> list[Matter]:
     try:
         async with workspace.store() as store:
             return await gather(records, store, settings, _fingerprints(workspace))
+    except StoreMissing:  # no mail has come in yet
+        return []
     finally:
         await records.close()
 

@@ -103,28 +103,28 @@ def test_a_replay_needs_no_store_and_makes_none(workflows, folder, detent):
 # -- what cannot be -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("run", "flow.py", "--data", FORM),
-        ("run", "playbook", "book", "--input", "book/input.json"),
-        ("run", "workflow", "stamp"),
-        ("workflow", "run", "stamp", "--step", "say"),
-    ],
+CODE = ("run", "flow.py", "--data", FORM)
+KINDS = (
+    ("run", "playbook", "book", "--input", "book/input.json"),
+    ("run", "workflow", "stamp"),
+    ("workflow", "run", "stamp", "--step", "say"),
 )
+REFUSED = [
+    (("--record", "a.jsonl", "--replay", "b.jsonl"), "exclude each other"),
+    (("--record", "new.jsonl", "--detach"), "--detach leaves the run to another process"),
+    (("--record", "taken.txt"), "taken.txt already exists"),
+    (("--replay", "foreign.jsonl"), "foreign.jsonl is a recording of 'another', not of"),
+    (("--record", "sub"), "sub is a folder"),
+    (("--record", "no/where.jsonl"), "no/where.jsonl cannot be written: No such file or directory"),
+    (("--replay", "none.jsonl"), "none.jsonl cannot be read: No such file or directory"),
+    (("--replay", "sub"), "sub cannot be read: Is a directory"),
+    (("--replay", "taken.txt"), "taken.txt, line 1: this is no cassette"),
+]
+
+
 @pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--record", "a.jsonl", "--replay", "b.jsonl"), "exclude each other"),
-        (("--record", "new.jsonl", "--detach"), "--detach leaves the run to another process"),
-        (("--record", "taken.txt"), "taken.txt already exists"),
-        (("--record", "sub"), "sub is a folder"),
-        (("--record", "no/where.jsonl"), "no/where.jsonl cannot be written: No such file or directory"),
-        (("--replay", "none.jsonl"), "none.jsonl cannot be read: No such file or directory"),
-        (("--replay", "sub"), "sub cannot be read: Is a directory"),
-        (("--replay", "taken.txt"), "taken.txt, line 1: this is no cassette"),
-        (("--replay", "foreign.jsonl"), "foreign.jsonl is a recording of 'another', not of"),
-    ],
+    ("command", "options", "words"),
+    [(CODE, *case) for case in REFUSED] + [(kind, *case) for kind in KINDS for case in REFUSED[:4]],
 )
 def test_a_tape_that_cannot_be_is_refused_by_every_kind(
     playbook, workflows, folder, detent, command, options, words
@@ -246,6 +246,18 @@ def test_a_recording_holds_no_key_of_the_environment(workflows, folder, detent, 
     assert (folder / "kept.txt").read_text() == "sk-4711-4711-4711"
     assert "sk-4711" not in (folder / "tape.jsonl").read_text()
     assert detent("run", "leak", "--replay", "tape.jsonl").code == 0
+
+
+def test_the_recording_of_an_eval_holds_no_key_either(folder, detent, monkeypatch):
+    case = ("eval", "warranty", "-s", "valid_warranty_001")
+    assert detent(*case, "--record", "open").code == 0
+    text = "".join(file.read_text() for file in (folder / "open").glob("*.jsonl"))
+    assert "Kestrel K200" in text
+    monkeypatch.setenv("SHOP_PASSWORD", "Kestrel K200")
+    assert detent(*case, "--record", "closed").code == 0
+    text = "".join(file.read_text() for file in (folder / "closed").glob("*.jsonl"))
+    assert text
+    assert "Kestrel K200" not in text
 
 
 # -- processes ----------------------------------------------------------------------------------------------

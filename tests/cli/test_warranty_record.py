@@ -96,6 +96,9 @@ def test_another_mail_than_the_recorded_one_is_named_by_its_first_difference(des
     played = detent(*NAMED[:4], "--replay", "tape.jsonl")
     assert played.code == 1
     assert "step '01-extract-serial': asked for something else than recorded" in played.err
+    as_json = detent(*NAMED[:4], "--replay", "tape.jsonl", "--json")
+    assert as_json.code == 1
+    assert "asked for something else than recorded" in as_json.err
     assert traces(desk) == before
 
 

@@ -94,20 +94,21 @@ def player(path: str, settings: Settings, flows: Iterable[str], *, json: bool) -
             f"Name another file, or record one with --record."
         )
     yield cassette
-    if not json:
-        _report(cassette)
+    _report(cassette, json=json)
 
 
 def _listed(flows: Iterable[str]) -> str:
     return " and ".join(f"'{flow}'" for flow in flows)
 
 
-def _report(cassette: Player) -> None:
+def _report(cassette: Player, *, json: bool) -> None:
     from detent.cli.output import say, warn
     from detent.insight.formatting import count
 
     for mismatch in cassette.mismatches[:1]:
         warn(str(mismatch))
+    if json:
+        return
     left = cassette.unplayed()
     if left and not cassette.mismatches:
         first = left[0]

@@ -74,6 +74,7 @@ def untrusted(desk, detent, monkeypatch, tmp_path_factory) -> Path:
     [
         (("stats",), "02-check-warranty"),
         (("attention",), "unreadable"),
+        (("unchecked",), "No mail was answered without a check."),
         (("tickets", "list"), "TKT-"),
         (("registry", "show", "wz550931"), "Otus S3 scanner"),
         (("rollback", "status"), "mails are handled step by step"),
@@ -105,9 +106,16 @@ def test_an_untrusted_mailbox_reaches_no_file_outside_its_folder(
 def test_looking_makes_no_file(folder, detent):
     (folder / "config.yaml").write_text(CONFIG)
     before = sorted(folder.rglob("*"))
-    for command in (("attention",), ("tickets", "list"), ("registry", "show", "SN1")):
+    for command in (("attention",), ("unchecked",), ("tickets", "list"), ("registry", "show", "SN1")):
         detent("warranty", *command)
     assert sorted(folder.rglob("*")) == before
+
+
+def test_before_the_first_mail_nothing_needs_attention(folder, detent):
+    (folder / "config.yaml").write_text(CONFIG)
+    assert detent("warranty", "registry", "import", str(demo_registry())).code == 0
+    said = detent("warranty", "attention")
+    assert (said.code, said.out) == (0, "No mail needs attention.\n")
 
 
 # -- run ----------------------------------------------------------------------------------------------------
@@ -453,6 +461,26 @@ def test_news_go_to_standard_output_and_troubles_to_standard_error(desk, detent)
     assert first["timestamp"].endswith("Z")
     said = detent("run", "warranty", "--once", "--json")
     assert [json.loads(line) for line in said.lines] == [{"counts": {}}]
+
+
+def test_a_service_logs_every_step_unless_it_is_told_otherwise(desk, spawn):
+    """AC8: in production nobody has to ask for the history of a mail; where a person waits, lines will do."""
+    empty(desk)
+    put(desk, "a.eml", mail(1, NO_SERIAL))
+    service = spawn("run", "warranty")
+    service.until("no serial, asked")
+    service.signal(signal.SIGTERM)
+    said = service.result()
+    assert said.code == 0
+    assert "Step transition: 01-extract-serial → 03d-request-serial (reason: no serial)" in said.out
+    assert "Email processing complete: 2 steps executed: [01, 03d]" in said.out
+    put(desk, "b.eml", mail(2, NO_SERIAL))
+    assert "Step transition" not in spawn("run", "warranty", "--once").result().out
+    put(desk, "c.eml", mail(3, NO_SERIAL))
+    quiet = spawn("run", "warranty", "--log-level", "warning")
+    quiet.until("no serial, asked")
+    quiet.signal(signal.SIGTERM)
+    assert "Step transition" not in quiet.result().out
 
 
 # -- looking ------------------------------------------------------------------------------------------------

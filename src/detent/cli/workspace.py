@@ -156,6 +156,11 @@ class Workspace:
         self._store = store
         self.settings = read_settings(self._config, {"store": store}, headings=self._headings)
 
+    @property
+    def forgets(self) -> bool:
+        """Whether runs are kept in memory, and so are gone when the command ends."""
+        return store_url(self.settings).lower().startswith("memory:")
+
     def require_within(self, place: Path) -> None:
         """Raise `Untrusted` if an untrusted project names a store outside its folder."""
         if not self.trust.ok and not place.resolve().is_relative_to(self.trust.root):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from detent.dispatch.evidence import EvidenceRules
 from detent.dispatch.executor import DISPATCH_AGENT
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.runtime.executors import NOBODY, ConfiguredExecutors
-from detent.runtime.settings import PREFIX, Settings, SettingsError, alike, known_secrets
+from detent.runtime.settings import PREFIX, Settings, SettingsError, alike, secrets_of
 
 if TYPE_CHECKING:
     from detent.authoring.problem import Problem
@@ -52,7 +51,7 @@ def dispatch_settings(
         executors=reading.executors,
         force_deterministic=deterministic or settings.force_deterministic,
         evidence=reading.evidence(),
-        secrets=known_secrets(os.environ if environ is None else environ, _key_variables(settings)),
+        secrets=secrets_of(settings, environ),
         cwd=settings.folder,
         pointed_out=True,
     )
@@ -308,13 +307,3 @@ _DEMOTE = {
 
 def _read_text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
-
-
-def _key_variables(settings: Settings) -> list[str]:
-    """Environment variables that the settings name as holding a key."""
-    entries = [settings.section("model"), *settings.section("models").values()]
-    return [
-        str(entry["api_key_env"])
-        for entry in entries
-        if isinstance(entry, Mapping) and entry.get("api_key_env")
-    ]

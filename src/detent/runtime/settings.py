@@ -514,6 +514,17 @@ def known_secrets(environ: Mapping[str, str], variables: Iterable[str] = ()) -> 
     return frozenset(value for value in secrets if len(value) >= _SECRET_LENGTH)
 
 
+def secrets_of(settings: Settings, environ: Mapping[str, str] | None = None) -> frozenset[str]:
+    """Values of the environment that no output may show, the keys that the settings name included."""
+    entries = [settings.section("model"), *settings.section("models").values()]
+    named = [
+        str(entry["api_key_env"])
+        for entry in entries
+        if isinstance(entry, Mapping) and entry.get("api_key_env")
+    ]
+    return known_secrets(os.environ if environ is None else environ, named)
+
+
 # -- checks -------------------------------------------------------------------------------------------------
 
 

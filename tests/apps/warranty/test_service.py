@@ -13,9 +13,7 @@ from detent.apps.warranty.attention import attention
 from detent.apps.warranty.events import LEGACY
 from detent.apps.warranty.files_source import NamedFiles
 from detent.apps.warranty.purge import purge_texts
-from detent.apps.warranty.responses import ResponseGenerator
 from detent.apps.warranty.service import TooManyErrors
-from detent.apps.warranty.settings import read
 from detent.apps.warranty.tools.registry import Registry
 from detent.apps.warranty.tools.tickets import Tickets
 from detent.engine.journal_reader import read as entries_of
@@ -615,37 +613,6 @@ async def test_a_mail_whose_text_is_dropped_is_run_again_from_the_mailbox(tmp_pa
         (record,) = await room.box.records.by_key(told.mail_key)
         assert (await service.retry(record)).what == "succeeded"
     assert len(await room.tickets()) == 1
-
-
-# -- one step alone -----------------------------------------------------------------------------------------
-
-
-async def test_one_step_answers_alone_and_nothing_is_performed(tmp_path):
-    """W-65, W-16"""
-    from detent.adapters.mail.message import read_message
-
-    room = Room(tmp_path)
-    async with room.open():
-        pass
-    generator = ResponseGenerator(read({}, tmp_path))
-    first = await generator.generate_step_response("01", read_message(mail()))
-    assert (first.step_name, first.next_step) == ("01-extract-serial", "02-check-warranty")
-    assert "SERIAL: SN48213" in first.response_text
-    assert not first.is_done()
-    second = await generator.generate_step_response(
-        "check-warranty", read_message(mail()), {"serial_number": "PX2-55910"}
-    )
-    assert second.next_step == "03c-expired-warranty"
-    assert [call.function_name for call in second.function_calls] == ["check_warranty"]
-    data = {"serial_number": "PX2-55910", "warranty_data": {"expires": "2024-09-30"}, "language": "en"}
-    third = await generator.generate_step_response("03c", read_message(mail()), data)
-    assert third.is_done()
-    (call,) = third.function_calls
-    assert call.arguments["to"] == "maren1@holt-bakery.example"
-    assert "2024-09-30" in call.arguments["body"]
-    assert room.replies() == []
-    with pytest.raises(ConfigurationError, match="has no step '09-fly'"):
-        await generator.generate_step_response("09-fly", read_message(mail()))
 
 
 # -- what is said -------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from detent.apps.warranty.wiring import Components
     from detent.engine.engine import Engine
     from detent.engine.flow import Flow
+    from detent.engine.ports import Tape
 
 COMMAND_LINE = "the command line"
 
@@ -91,14 +92,15 @@ def agent_steps(settings: Settings) -> tuple[str, ...]:
     )
 
 
-def office_for(settings: Settings, **parts: Any) -> Components:
-    """The components the settings describe."""
+def office_for(settings: Settings, *, deterministic: bool = False, **parts: Any) -> Components:
+    """The components the settings describe; with `deterministic`, every step needs its handler."""
     from detent.apps.warranty.events import told
     from detent.apps.warranty.wiring import Components
 
     parts.setdefault("wrap", told)
     check_keys(settings, "mail", "tools", environ=parts.get("environ"))
-    return Components.of(warranty_settings(settings), agents=agent_steps(settings), **parts)
+    agents = () if deterministic else agent_steps(settings)
+    return Components.of(warranty_settings(settings), agents=agents, **parts)
 
 
 def flows(settings: Settings) -> list[Flow]:
@@ -118,7 +120,13 @@ def flows(settings: Settings) -> list[Flow]:
 
 
 def engine_of(
-    settings: Settings, components: Components, *, others: Iterable[Flow] = (), observers: Iterable[Any] = ()
+    settings: Settings,
+    components: Components,
+    *,
+    others: Iterable[Flow] = (),
+    observers: Iterable[Any] = (),
+    deterministic: bool = False,
+    tape: Tape | None = None,
 ) -> Engine:
     """The engine for a mailbox, not yet open, with its events logged."""
     from detent.apps.warranty.events import tell_events
@@ -130,6 +138,7 @@ def engine_of(
     engine = engine_for(
         settings, [components.flow, *further], observers=observers, complete=True,
         concurrency=components.settings.agent.max_concurrent_runs, known_steps=known,
+        deterministic=deterministic, tape=tape,
     )  # fmt: skip
     tell_events(engine, components.flow)
     return engine
@@ -201,13 +210,16 @@ async def opened(
     observers: Iterable[Any] = (),
     source: MailSource | None = None,
     rehearsal: Rehearsal | None = None,
+    deterministic: bool = False,
+    tape: Tape | None = None,
     environ: Mapping[str, str] | None = None,
     **parts: Any,
 ) -> AsyncIterator[Mailbox]:
     """The mailbox of a project, checked and open.
 
     With a rehearsal, effects are only recorded and runs are in memory; a missing database is not created.
-    Further `parts` are passed to the components.
+    With a tape that plays, nothing of the project is opened: runs and database are temporary. Further `parts`
+    are passed to the components.
 
     Raises:
         IntegrationMissing: a server it needs cannot be used.
@@ -220,13 +232,18 @@ async def opened(
     environ = os.environ if environ is None else environ
     async with AsyncExitStack() as stack:
         parts["environ"] = environ
-        if rehearsal is not None:
+        plays = tape is not None and tape.plays
+        if rehearsal is not None or plays:
             from detent.apps.warranty.dry_run import NoSink
 
-            settings = stack.enter_context(_RehearsalSettings(settings))
-            parts |= {"sink": NoSink(), "wrap": lambda tool: rehearsal.wrap(told(tool))}
-        components = office_for(settings, **parts)
-        engine = engine_of(settings, components, others=others, observers=observers)
+            settings = stack.enter_context(_RehearsalSettings(settings, empty=plays))
+            parts["sink"] = NoSink()
+        if rehearsal is not None:
+            parts["wrap"] = lambda tool: rehearsal.wrap(told(tool))
+        components = office_for(settings, deterministic=deterministic, **parts)
+        engine = engine_of(
+            settings, components, others=others, observers=observers, deterministic=deterministic, tape=tape
+        )
         rollback = rollback_of(components, engine)
         processor = processor_of(components, engine, rollback)
         source = (
@@ -234,10 +251,11 @@ async def opened(
             if source is not None
             else source_for(components.settings.mail, components.settings.path, environ)
         )
-        await check_crm(components)
-        await check_models(
-            components, engine, legacy=not components.settings.orchestration.use_step_orchestrator
-        )
+        if not plays:
+            await check_crm(components)
+            await check_models(
+                components, engine, legacy=not components.settings.orchestration.use_step_orchestrator
+            )
         await source.open()
         stack.push_async_callback(source.close)
         await stack.enter_async_context(engine)
@@ -249,16 +267,20 @@ async def opened(
 
 
 class _RehearsalSettings:
-    """Settings of a rehearsal: runs in memory, and a temporary database if the project has none."""
+    """Settings of a rehearsal: runs in memory, and a temporary database if the project has none.
 
-    def __init__(self, settings: Settings) -> None:
+    With `empty`, the database is temporary in any case.
+    """
+
+    def __init__(self, settings: Settings, *, empty: bool = False) -> None:
         self._settings = settings
+        self._empty = empty
         self._folder: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Settings:
         own = warranty_settings(self._settings)
         changes: dict[tuple[str, ...], Any] = {("store",): "memory:"}
-        if not own.path(own.tools.database).exists():
+        if self._empty or not own.path(own.tools.database).exists():
             self._folder = TemporaryDirectory(prefix="detent-warranty-")
             changes["tools", "database"] = str(Path(self._folder.name) / "warranty.db")
         return said_over(self._settings, changes)

@@ -271,4 +271,20 @@ def test_a_wrong_value_of_the_log_is_found_by_every_command(detent, folder, text
     for command in (["check", "flow.py"], ["run", "flow.py"], ["runs"]):
         result = detent(*command)
         assert result.code == 2
-        assert f"detent.yaml, line 1: {problem}" in result.err
+        assert f"detent.yaml:1:11: {problem}" in result.err
+
+
+@pytest.mark.parametrize("command", [("check",), ("workflow", "validate", "orders")])
+def test_a_step_that_only_the_settings_know_is_worded_in_one_way(orders, folder: Path, detent: Call, command):
+    (folder / "detent.yaml").write_text("steps:\n  tabel: {timeout: 3}\n")
+    checked = detent(*command, "--json")
+    assert checked.code == 2
+    (problem,) = [problem for row in checked.json for problem in row["problems"]]
+    assert problem.pop("suggestion")[0] == "table"
+    assert problem == {
+        "code": "E025", "severity": "error", "message": "there is no step 'tabel'.", "file": "detent.yaml",
+        "line": 2, "column": 3, "path": "steps.tabel",
+    }  # fmt: skip
+    ran = detent("steps", "list")
+    assert ran.code == 2
+    assert "detent.yaml:2:3: E025 there is no step 'tabel'. Did you mean 'table'" in ran.err

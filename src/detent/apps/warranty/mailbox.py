@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from detent.apps.warranty.own_heading import lifted
 from detent.apps.warranty.settings import WarrantySettings, read, wrong_values
 from detent.dispatch.autonomy import StepMode
 from detent.runtime.key_uses import check_keys
-from detent.runtime.settings import Settings, SettingsError
+from detent.runtime.settings import COMMAND_LINE, Settings, SettingsError
 
 if TYPE_CHECKING:
     from detent.adapters.mail.source import MailSource
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from detent.engine.engine import Engine
     from detent.engine.flow import Flow
 
-COMMAND_LINE = "the command line"
-
 
 def project_folder(settings: Settings) -> Path:
     """The folder of the project: that of its settings file, otherwise the working folder."""
@@ -41,10 +39,10 @@ def warranty_settings(settings: Settings) -> WarrantySettings:
     """The settings of the mailbox.
 
     Raises:
-        ConfigurationError: lists all problems at once.
+        SettingsError: lists all problems at once.
     """
     settings = lifted(settings)
-    return read(settings.values, project_folder(settings), lambda keys: _place(settings, keys))
+    return read(settings.values, project_folder(settings), lambda keys: settings.place(*keys))
 
 
 def all_told(error: SettingsError) -> SettingsError:
@@ -52,17 +50,9 @@ def all_told(error: SettingsError) -> SettingsError:
     if error.settings is None:
         return error
     settings = lifted(error.settings)
-    own = wrong_values(settings.values, project_folder(settings), lambda keys: _place(settings, keys))
+    own = wrong_values(settings.values, project_folder(settings), lambda keys: settings.place(*keys))
     problems = [*error.problems, *(problem for problem in own if problem not in error.problems)]
     return SettingsError("The settings", problems, settings)
-
-
-def _place(settings: Settings, keys: Sequence[str]) -> str:
-    """The place of a key, or of its nearest parent that has one."""
-    for length in range(len(keys), 0, -1):
-        if tuple(keys[:length]) in settings.places:
-            return settings.place(*keys[:length])
-    return settings.place(*keys)
 
 
 def said_over(settings: Settings, changes: Mapping[tuple[str, ...], Any]) -> Settings:

@@ -255,8 +255,8 @@ def mail_out(
     mail = _mail_settings(settings)
     by_smtp = sink is None and mail.sink == "smtp"
     if by_smtp and "from" not in settings.section("mail"):
-        place = settings.place("mail", "from")
-        raise SettingsError("The settings", [f"{place}: 'mail.from' must say who sends by SMTP."])
+        message = "'mail.from' must say who sends by SMTP."
+        raise SettingsError("The settings", [settings.problem(("mail", "from"), message)])
     if by_smtp:
         check_keys(settings, "mail", environ=environ)
     if sink is None:
@@ -276,10 +276,7 @@ def _mail_settings(settings: Settings) -> MailSettings:
     try:
         return MailSettings.model_validate(written)
     except ValidationError as error:
-        problems = [
-            f"{settings.place(*keys)}: {message}"
-            for keys, _, message in heading_problems(error, MailSettings, "mail")
-        ]
+        problems = heading_problems(error, MailSettings, "mail", lambda keys: settings.place(*keys))
         raise SettingsError("The settings", problems) from None
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from detent.authoring.document import below
 from detent.authoring.names import Nearest
 from detent.authoring.problem import DocumentError, Place, Problem
+from detent.authoring.step_settings import unknown_step
 from detent.engine.tools import Tool, ToolError, tools_of
 from detent.flows.workflow import events
 from detent.flows.workflow.project_registry import registry_for
@@ -22,7 +23,7 @@ from detent.flows.workflow.spec import SubworkflowStep, WorkflowSpec
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.key_hosts import KeyHosts, guarded_fetch
 from detent.runtime.plugs import Checked, Definitions, Description, Drawing, RunStart
-from detent.runtime.settings import PREFIX, Settings, alike
+from detent.runtime.settings import Settings, alike
 
 if TYPE_CHECKING:
     from detent.adapters.guarded import Guarded
@@ -198,8 +199,7 @@ class Workflows(Definitions):
 
         def exists(key: str) -> bool:
             # An environment variable may spell the name of the step differently.
-            set_by_variable = settings.place("steps", key).startswith(PREFIX)
-            return key in known or (set_by_variable and alike(key) in spelled)
+            return key in known or (settings.by_variable("steps", key) and alike(key) in spelled)
 
         unknown = [key for key in section if not exists(key)]
         if unknown:
@@ -213,19 +213,16 @@ class Workflows(Definitions):
             qualified = parts[1:] if of_workflow else parts
             if exists(key) or (len(qualified) == 2 and qualified[0] in names):
                 continue
+            reason = ""
             if of_workflow:
                 meant = tuple(f"{parts[0]}/{name}/{parts[2]}" for name in Nearest().of(parts[1], names))
-                message = f"the settings configure the step '{key}', but there is no workflow '{parts[1]}'."
+                reason = f"there is no workflow '{parts[1]}'"
             elif self.project.left_out:
                 continue  # a plugin's flow may have it
             else:
                 meant = Nearest().of(key, known)
-                message = f"the settings configure the step '{key}', but no flow has a step of that name."
-                if not meant:
-                    message += " Where its file lies elsewhere, list it under `plugins`."
-            file, _, line = settings.place("steps", key).partition(", line ")
-            place = Place(file, int(line) if line.isdigit() else 1)
-            problems.append(Problem("E025", message, place, below("steps", key), meant))
+            place = settings.place("steps", key)
+            problems.append(unknown_step(key, place, below("steps", key), meant, reason))
         return problems
 
     def known(self, specs: Iterable[WorkflowSpec] = ()) -> list[WorkflowSpec]:

@@ -36,6 +36,7 @@ def dispatch_settings(
     complete: bool = True,
     known_steps: Iterable[str] = (),
     connect: bool = True,
+    max_turns: int | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> DispatchSettings:
     """The settings that decide who performs the steps of these flows; `SettingsError` lists every problem.
@@ -43,11 +44,12 @@ def dispatch_settings(
     `agents` are the registered ones, None where those are not known. With `complete`, these are all flows
     there are, so that a key under `steps` that names no step of theirs is a mistake, unless it is among
     `known_steps`; without it, the step may become known later. Without `connect`, no model is made to see
-    whether its options fit.
+    whether its options fit. `max_turns` limits how often a model is asked for one answer, tools in between.
     """
     reading = _Reading(
-        settings, list(flows), None if agents is None else list(agents), complete, list(known_steps)
-    )
+        settings, list(flows), None if agents is None else list(agents), complete, list(known_steps),
+        max_turns,
+    )  # fmt: skip
     read = DispatchSettings(
         steps=reading.steps(),
         agents=reading.agents(),
@@ -120,13 +122,14 @@ class _Reading:
         agents: list[str] | None,
         complete: bool,
         known_steps: list[str],
+        max_turns: int | None,
     ) -> None:
         self.known_steps = known_steps
         self.settings = settings
         self.flows = flows
         self.known_agents = agents
         self.complete = complete
-        self.executors = ConfiguredExecutors(settings)
+        self.executors = ConfiguredExecutors(settings, max_turns=max_turns)
         self.problems: list[Problem] = []
         self._prefixes: dict[str, tuple[Place, str]] = {}
         """Place and entry by the prefix under which messages name them."""

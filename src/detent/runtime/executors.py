@@ -71,8 +71,9 @@ class Provider(NamedTuple):
 class ConfiguredExecutors:
     """Executors by the names that settings give them. Models are shared; executors are made anew."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, max_turns: int | None = None) -> None:
         self._settings = settings
+        self._limits: dict[str, Any] = {} if max_turns is None else {"max_turns": max_turns}
         self._models: dict[str, Model] = {}
         self._others: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -212,7 +213,7 @@ class ConfiguredExecutors:
             from detent.adapters.models.executor import ModelStepExecutor
         except ImportError as error:
             raise _missing(entry, error) from error
-        return ModelStepExecutor(model, default_model_id=entry.model_id)
+        return ModelStepExecutor(model, default_model_id=entry.model_id, **self._limits)
 
     async def close(self) -> None:
         """Close every model and executor; a failure does not keep the others open."""

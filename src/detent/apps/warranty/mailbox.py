@@ -120,6 +120,7 @@ def engine_of(
     engine = engine_for(
         settings, [components.flow, *further], observers=observers, complete=True,
         concurrency=components.settings.agent.max_concurrent_runs, known_steps=known,
+        max_turns=components.settings.orchestration.retry.function_turns,
     )  # fmt: skip
     tell_events(engine, components.flow)
     return engine
@@ -263,8 +264,10 @@ def response_generator(settings: Settings) -> ResponseGenerator:
     from detent.apps.warranty.responses import ResponseGenerator
     from detent.runtime.dispatch_settings import dispatch_settings
 
+    own = warranty_settings(settings)
+    turns = own.orchestration.retry.function_turns
     return ResponseGenerator(
-        warranty_settings(settings),
+        own,
         agents=agent_steps(settings),
-        dispatch=lambda flow: dispatch_settings(settings, [flow], complete=False),
+        dispatch=lambda flow: dispatch_settings(settings, [flow], complete=False, max_turns=turns),
     )

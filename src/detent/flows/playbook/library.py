@@ -17,6 +17,7 @@ from detent.adapters.mail.send_email import EmailSender, send_email_tool
 from detent.adapters.mail.sink import MailSink
 from detent.adapters.project.lookup import LookupTables, lookup_tool
 from detent.adapters.project.text_files import TextFiles, write_file_tool
+from detent.authoring.document import file_bytes
 from detent.authoring.problem import DocumentError, Problem
 from detent.engine.tools import Tool, tools_of
 from detent.flows.playbook.checks import check_playbook, redirect_of
@@ -179,8 +180,7 @@ def is_playbook(folder: Path) -> bool:
 
 def _begins_with_front_matter(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
-            return file.read(16).lstrip(b"\xef\xbb\xbf").startswith(b"---")
+        return file_bytes(path, 16).lstrip(b"\xef\xbb\xbf").startswith(b"---")
     except OSError:
         return False
 

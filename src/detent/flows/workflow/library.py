@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from detent.authoring.document import below
+from detent.authoring.document import MOST_BYTES, below, file_bytes
 from detent.authoring.names import Nearest
 from detent.authoring.problem import DocumentError, Place, Problem
 from detent.authoring.step_settings import unknown_step
@@ -48,6 +49,10 @@ TIMED_OUT = 124
 """Exit code of a stage that timed out, as of the program `timeout`."""
 MOST_SAID = 20_000
 """Characters kept from the end of a stage's output."""
+
+
+_TELLING = (b"version", b"steps")
+"""Keys by which a workflow file is told from other YAML files in a folder."""
 
 
 class Chosen(NamedTuple):
@@ -312,6 +317,10 @@ class Workflows(Definitions):
         listed = (entry for entry in self.shelf.all() if shipped or entry.source != "builtin")
         return list(dict.fromkeys(entry.file for entry in listed))
 
+    def loose(self) -> list[Path]:
+        """Return the workflow files that lie in the project's folder itself, right or wrong."""
+        return [path for path in files_of(self.settings.folder) if _looks_like_a_workflow(path)]
+
     def names(self) -> list[str]:
         """Return the names of the workflows on the shelf."""
         return list(self.shelf.names())
@@ -507,6 +516,15 @@ def _spec_of(flow: Flow) -> WorkflowSpec:
 def shelf_for(settings: Settings, environ: Mapping[str, str] | None = None) -> WorkflowShelf:
     """Return the shelf of the project's workflow files, the user's own and the shipped ones."""
     return WorkflowShelf(project_workflows(settings), user_workflows(settings, environ))
+
+
+def _looks_like_a_workflow(path: Path) -> bool:
+    """Whether a YAML file has the top-level keys of a workflow; it need not be readable otherwise."""
+    try:
+        raw = file_bytes(path, MOST_BYTES)
+    except OSError:
+        return False
+    return all(re.search(rb"^[\"']?" + key + rb"[\"']?\s*:", raw, re.MULTILINE) for key in _TELLING)
 
 
 def _step_names(specs: Iterable[WorkflowSpec]) -> Iterator[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -107,9 +106,14 @@ class Catalog:
         names["flow"] = [flow for flow in self.all() if self.kind_of(flow) is None]
         names["application"] = [flow for app in apps() for flow in app.flows]
         names |= {definitions.kind.name: definitions.names() for definitions in self.every_definitions()}
+        return FlowNotFound(name, names, f"{self._what_is(name)}{self.may_be_left_out}{hint}")
+
+    def _what_is(self, name: str) -> str:
+        """A sentence to append to "not found", if a folder, pipe or device has the name."""
         place = self.settings.folder / name
-        found = "" if is_path(name) or place.is_file() or not place.exists() else _no_definition(name, place)
-        return FlowNotFound(name, names, f"{f' {found}' if found else ''}{self.may_be_left_out}{hint}")
+        if is_path(name) or len(name) > _LONGEST_PART or place.is_file() or not place.exists():
+            return ""
+        return f" {_no_definition(name, place)}"
 
     def find(self, target: str) -> Found | None:
         """The flow a command line names; None if no flow has that name."""
@@ -425,7 +429,8 @@ def checked_name(text: str) -> str:
     Raises:
         ConfigurationError: no file, flow or run can have it.
     """
-    if len(text) > _LONGEST or any(len(os.fsencode(part)) > _LONGEST_PART for part in text.split("/")):
+    parts = (part.encode(errors="surrogatepass") for part in text.split("/"))
+    if len(text) > _LONGEST or any(len(part) > _LONGEST_PART for part in parts):
         raise ConfigurationError(
             f"'{shortened(text)}' is too long for a name: it has {len(text)} characters."
         )
@@ -439,8 +444,9 @@ def shortened(text: str) -> str:
 
 def _no_definition(path: str, file: Path) -> str:
     if file.is_dir():
-        if not any(file.iterdir()):
-            return f"{path} is an empty folder."
+        with suppress(OSError):
+            if not any(file.iterdir()):
+                return f"{path} is an empty folder."
         return f"{path} is a folder that no kind of flow recognizes."
     return f"{path} is a pipe or a device, not a file." if file.exists() else f"There is no file {path}."
 

@@ -190,7 +190,7 @@ def test_a_rehearsal_makes_no_file_where_there_is_none(folder, detent):
 def test_settings_in_the_spelling_of_before_are_read_with_a_hint(desk, detent):
     (desk / "config.yaml").write_text("orchestration: {max_steps: 2}")
     said = detent("run", "warranty", "--once")
-    assert "Hint (config.yaml, line 1)" in said.err
+    assert "Hint (config.yaml:1:1)" in said.err
     assert "move these there: orchestration." in said.err
     assert "max_steps" in said.out
     assert "Hint" not in detent("run", "warranty", "--once", "--quiet").err
@@ -255,7 +255,7 @@ def test_application_comes_first(desk, detent):
         ("maill: {}", (), "unknown heading 'maill'. Did you mean 'mail'?"),
         ("agent: {pol: 3}", (), "unknown key 'agent.pol'."),
         ("tools: {crm: {base_ur: x}}", (), "unknown key 'tools.crm.base_ur'. Did you mean 'base_url'?"),
-        ("agent: {polling_interval_seconds: 3}", (), "config.yaml, line 1"),
+        ("agent: {polling_interval_seconds: 3}", (), "config.yaml:1:9"),
         ("mail: {smtp: {password: secret}}", (), "does not belong in the file"),
         ("steps: {01-extract-serialll: {mode: agent}}", (), "there is no step '01-extract-serialll'"),
         ("playbook: {overlays: [nowhere]}", (), "There is no overlay 'nowhere'"),
@@ -582,16 +582,16 @@ def test_unknown_keys_and_wrong_values_are_told_at_once(desk, detent):
     assert said.code == 2
     assert said.err.splitlines() == [
         "The settings have 3 problems:",
-        "  config.yaml, line 1: unknown key 'mail.inbx'. Did you mean 'inbox'?",
-        "  config.yaml, line 1: 'mail.sink' should be 'outbox' or 'smtp'.",
-        "  config.yaml, line 2: 'warranty.timezone': there is no time zone 'Mars/X'.",
+        "  config.yaml:1:8: unknown key 'mail.inbx'. Did you mean 'inbox'?",
+        "  config.yaml:1:17: 'mail.sink' should be 'outbox' or 'smtp'.",
+        "  config.yaml:2:12: 'warranty.timezone': there is no time zone 'Mars/X'.",
     ]
 
 
 def test_a_step_that_the_command_line_names_and_nobody_knows_is_told_as_such(desk, detent):
     said = detent("run", "warranty", "--once", "--mode", "99-x=agent")
     assert said.code == 2
-    assert said.err.startswith("the command line: there is no step '99-x'.")
+    assert said.err.startswith("the command line: E025 there is no step '99-x'.")
 
 
 def test_legacy_mode_is_shown_as_what_it_is(desk, detent):

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from detent.engine.work import Work
 
 MOST_REPLIES = 12
-"""Replies of one visit, beyond one for each time the agent may act."""
+"""Replies of one visit, unless its executor has a limit of its own; one more for each further round."""
 MOST_CALLS = 50
 """Calls in one reply; further ones are refused."""
 MOST_AT_ONCE = 8
@@ -133,7 +133,8 @@ class AgentVisit:
             self.driver, plan, self.ctx, self.executor, self.tools, self.settings, durable=self.durable
         )
         self.rounds = side.rounds
-        self.most_replies = MOST_REPLIES + side.rounds
+        most: int = getattr(self.executor, "max_turns", MOST_REPLIES)
+        self.most_replies = most + max(0, side.rounds - 1)
         self.conversation = Conversation()
         self._schema: Any = None
         self._deferred: list[tuple[int, Effect]] = []

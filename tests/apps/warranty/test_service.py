@@ -21,7 +21,8 @@ from detent.engine.tools import ToolError
 from detent.kernel.errors import ConfigurationError, RunStateError
 from detent.kernel.status import Status
 from tests.adapters.mail.servers import PASSWORD, USER, imap_server, smtp_server
-from tests.apps.warranty.mailroom import COVERED, NO_SERIAL, Room, mail, whats
+from tests.adapters.models.server import Server, said
+from tests.apps.warranty.mailroom import COVERED, NO_SERIAL, QUICKLY, Room, mail, whats
 
 LATER = timedelta(minutes=16)
 EXPIRED = "Our kiosk, serial number PX2-55910, restarts by itself all the time."
@@ -682,3 +683,20 @@ async def test_failures_are_said_with_their_step(tmp_path):
     assert failed["log_level"] == "error"
     (function,) = [line for line in lines if line["event"] == "function.failed"]
     assert (function["function"], function["code"], function["attempts"]) == ("send_email", "outbox", 3)
+
+
+@pytest.mark.parametrize("turns", [1, 3])
+async def test_a_model_that_only_calls_functions_is_asked_as_often_as_the_settings_say(tmp_path, turns):
+    call = said('{"tool": "check_warranty", "arguments": {"serial_number": "SN48213"}}')
+    async with Server(*[call] * 20) as server:
+        room = Room(
+            tmp_path,
+            orchestration={"max_attempts": 1, "retry": {**QUICKLY["retry"], "function_turns": turns}},
+            models={"near": {"kind": "vllm", "base_url": f"{server.url}/v1", "model_id": "m"}},
+            model={"provider": "near"},
+            steps={"02-check-warranty": {"mode": "agent", "autonomy": "approver", "max_retries": 0}},
+        )
+        room.put(mail())
+        assert paths(await room.once()) == {("01", "02", "03a", "05")}
+    asked = [request for request in server.asked if request.path.endswith("/chat/completions")]
+    assert len(asked) == turns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from detent.apps.warranty.own_heading import lifted
 from detent.apps.warranty.settings import WarrantySettings, read, wrong_values
 from detent.dispatch.autonomy import StepMode
 from detent.runtime.key_uses import check_keys
-from detent.runtime.settings import Settings, SettingsError
+from detent.runtime.settings import COMMAND_LINE, Settings, SettingsError
 
 if TYPE_CHECKING:
     from detent.adapters.mail.source import MailSource
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from detent.engine.flow import Flow
     from detent.engine.ports import Tape
 
-COMMAND_LINE = "the command line"
-
 
 def project_folder(settings: Settings) -> Path:
     """The folder of the project: that of its settings file, otherwise the working folder."""
@@ -42,10 +40,10 @@ def warranty_settings(settings: Settings) -> WarrantySettings:
     """The settings of the mailbox.
 
     Raises:
-        ConfigurationError: lists all problems at once.
+        SettingsError: lists all problems at once.
     """
     settings = lifted(settings)
-    return read(settings.values, project_folder(settings), lambda keys: _place(settings, keys))
+    return read(settings.values, project_folder(settings), lambda keys: settings.place(*keys))
 
 
 def all_told(error: SettingsError) -> SettingsError:
@@ -53,17 +51,9 @@ def all_told(error: SettingsError) -> SettingsError:
     if error.settings is None:
         return error
     settings = lifted(error.settings)
-    own = wrong_values(settings.values, project_folder(settings), lambda keys: _place(settings, keys))
+    own = wrong_values(settings.values, project_folder(settings), lambda keys: settings.place(*keys))
     problems = [*error.problems, *(problem for problem in own if problem not in error.problems)]
     return SettingsError("The settings", problems, settings)
-
-
-def _place(settings: Settings, keys: Sequence[str]) -> str:
-    """The place of a key, or of its nearest parent that has one."""
-    for length in range(len(keys), 0, -1):
-        if tuple(keys[:length]) in settings.places:
-            return settings.place(*keys[:length])
-    return settings.place(*keys)
 
 
 def said_over(settings: Settings, changes: Mapping[tuple[str, ...], Any]) -> Settings:
@@ -138,7 +128,8 @@ def engine_of(
     engine = engine_for(
         settings, [components.flow, *further], observers=observers, complete=True,
         concurrency=components.settings.agent.max_concurrent_runs, known_steps=known,
-        deterministic=deterministic, tape=tape,
+        max_turns=components.settings.orchestration.retry.function_turns, deterministic=deterministic,
+        tape=tape,
     )  # fmt: skip
     tell_events(engine, components.flow)
     return engine
@@ -295,8 +286,10 @@ def response_generator(settings: Settings) -> ResponseGenerator:
     from detent.apps.warranty.responses import ResponseGenerator
     from detent.runtime.dispatch_settings import dispatch_settings
 
+    own = warranty_settings(settings)
+    turns = own.orchestration.retry.function_turns
     return ResponseGenerator(
-        warranty_settings(settings),
+        own,
         agents=agent_steps(settings),
-        dispatch=lambda flow: dispatch_settings(settings, [flow], complete=False),
+        dispatch=lambda flow: dispatch_settings(settings, [flow], complete=False, max_turns=turns),
     )

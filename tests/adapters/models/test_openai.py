@@ -202,10 +202,20 @@ class TestTools:
         assert got.calls == (ToolCall("y", "crm.find", {"serial": "B2"}),)
 
     @pytest.mark.parametrize("arguments", ['{"serial": ', "[1]", "nonsense"])
-    async def test_arguments_that_cannot_be_read_break_the_contract(self, arguments):
-        async with Server(answer(chat(None, [("y", "crm_find", arguments)]))) as server:
+    async def test_arguments_that_cannot_be_read_are_given_as_they_were_written(self, arguments):
+        """Whoever carries out the calls refuses this one and answers the others."""
+        calls = [("x", "crm_find", {"serial": "A1"}), ("y", "crm_find", arguments)]
+        async with Server(answer(chat(None, calls))) as server:
+            got = await model(server, native_tools=True).complete(asking(tools=(LOOKUP,)))
+        assert [call.arguments for call in got.calls] == [{"serial": "A1"}, arguments]
+        assert got.usage.input_tokens == 100
+
+    async def test_arguments_that_were_cut_break_the_contract(self):
+        cut = answer(chat(None, [("y", "crm_find", '{"serial": ')], finish="length"))
+        async with Server(cut) as server:
             error = await failing(model(server, native_tools=True), asking(tools=(LOOKUP,)))
         assert isinstance(error, OutputSchemaValidationError)
+        assert "/0/arguments: the answer was cut" in str(error)
         assert error.usage.input_tokens == 100
 
 

@@ -23,7 +23,7 @@ from detent.adapters.models.model import ModelRequest, OnText, with_system_text
 from detent.adapters.models.prices import PriceTable
 from detent.dispatch.conversation import Message, ModelAnswer, ToolCall
 from detent.dispatch.executor import Availability
-from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
+from detent.dispatch.executor_errors import ExecutorError
 from detent.dispatch.usage import UsageMetadata
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import digest, encode, to_plain
@@ -399,15 +399,15 @@ class OpenAIModel:
         finish = _finish(partial)
         calls = []
         for index, call in enumerate(partial.calls.values()):
+            written = "".join(call.arguments)
             try:
-                arguments = json.loads("".join(call.arguments) or "{}")
+                arguments = json.loads(written or "{}")
             except (ValueError, RecursionError):
-                arguments = None
+                arguments = written
             if not isinstance(arguments, Mapping):
-                why = "the answer was cut" if finish == "length" else "they are no JSON object"
-                raise OutputSchemaValidationError(
-                    "", "a tool's arguments", [f"/{index}/arguments: {why}"], usage=usage
-                )
+                if finish == "length":
+                    raise http_common.cut_arguments(index, usage)
+                arguments = written
             calls.append(ToolCall(call.id or f"call_{index}", names.own(call.name), arguments))
         return ModelAnswer("".join(partial.text), usage, model_id, finish, tuple(calls))
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from detent.adapters.models import prompted_tools
 from detent.adapters.models.model import Model, ModelRequest, OnText, with_system_text
-from detent.dispatch.agent_tools import FATAL, LONGEST_RESULT, AgentTools, result_text
+from detent.dispatch.agent_tools import FATAL, LONGEST_RESULT, AgentTool, AgentTools, result_text
 from detent.dispatch.answer_text import parse_answer
 from detent.dispatch.conversation import Conversation, Message, ModelAnswer, ToolCall
 from detent.dispatch.executor import (
@@ -124,9 +124,9 @@ class ModelStepExecutor:
         )
         system = (Message("system", instructions),) if instructions else ()
         conversation = Conversation((*system, Message("user", text)))
-        asked: set[str] = set()
-        usage: UsageMetadata | None = None
-        async with _named(step_name):
+        calls = _Calls(toolbox, tools, step_name)
+        used = _Used()
+        async with used.told(), _named(step_name):
             if stream is not None:
                 await stream.open()
             for _ in range(self.max_turns):
@@ -134,22 +134,18 @@ class ModelStepExecutor:
                     step_name, agent_name, conversation.messages, tools, output_schema, config
                 )
                 answer = await self._reply(request, stream)
-                usage = answer.usage if usage is None else usage + answer.usage
+                used.add(answer.usage)
                 if not answer.calls:
-                    answer = replace(answer, usage=usage)
                     output = await over(answer.text, _output, answer, output_schema, step_name, config)
                     events = () if stream is None else tuple(stream.chunks)
-                    return ExecutorResult(output, usage=usage, events=events, model_id=answer.model_id)
-                calls = conversation.with_ids(answer.calls)
-                results = [
-                    Message("tool", await _result(call, toolbox, tools, asked, step_name), answers=call.id)
-                    for call in calls
-                ]
-                conversation.add(Message("assistant", answer.text, calls), *results)
+                    return ExecutorResult(output, usage=used.sum, events=events, model_id=answer.model_id)
+                made = conversation.with_ids(answer.calls)
+                results = [Message("tool", await calls.result(call), answers=call.id) for call in made]
+                conversation.add(Message("assistant", answer.text, made), *results)
             raise ExecutorError(
                 f"The model gave no answer for '{step_name}' within {self.max_turns} turns.",
-                step_name=step_name, usage=usage,
-            )  # fmt: skip
+                step_name=step_name,
+            )
 
     def available(self) -> Availability:
         """Whether the model could be asked now."""
@@ -190,28 +186,63 @@ def _accepts_text(schema: Mapping[str, Any] | None) -> bool:
     return schema is None or schema.get("type") == "string"
 
 
-async def _result(
-    call: ToolCall, toolbox: AgentTools | None, tools: Sequence[Any], asked: set[str], step_name: str
-) -> str:
-    """The text that answers a call. A refused call raises; a failed one is reported to the model."""
-    allowed = [tool.name for tool in tools]
-    if toolbox is None or call.name not in allowed:
-        names = ", ".join(sorted(allowed)) or "none"
-        problem = f"a tool was called that is not allowed here. Allowed: {names}"
-        raise OutputSchemaValidationError(step_name, "the allowed tools", [problem])
-    key = canonical([call.name, to_plain(call.arguments)])
-    if key in asked:
-        return ALREADY
-    try:
-        result = await toolbox.call(call.name, call.arguments)
-    except (*FATAL, ExecutorError):
-        raise
-    except (ToolError, Transient) as error:
-        return f"ERROR: {error}"[:LONGEST_RESULT]
-    except Exception as error:  # its text may hold private data
-        return f"ERROR: the tool failed ({type(error).__name__})."
-    asked.add(key)
-    return result_text(result)
+class _Used:
+    """The usage of a conversation: every reply counts once, also where the conversation fails."""
+
+    def __init__(self) -> None:
+        self.sum: UsageMetadata | None = None
+        self._last: UsageMetadata | None = None
+
+    def add(self, usage: UsageMetadata) -> None:
+        """Count a reply."""
+        self.sum = usage if self.sum is None else self.sum + usage
+        self._last = usage
+
+    @asynccontextmanager
+    async def told(self) -> AsyncIterator[None]:
+        """Errors that carry the whole usage."""
+        try:
+            yield
+        except ExecutorError as error:
+            if error.usage is not None and error.usage is not self._last:  # a reply that failed
+                self.add(error.usage)
+            error.usage = self.sum
+            raise
+
+
+class _Calls:
+    """The calls of one conversation, and the texts that answer them."""
+
+    def __init__(self, toolbox: AgentTools | None, tools: Sequence[AgentTool], step_name: str) -> None:
+        self._toolbox = toolbox
+        self._kinds = {tool.name: tool.kind for tool in tools}
+        self._step_name = step_name
+        self._queried: set[str] = set()
+        """Queries whose answers are known; an effect may change them."""
+
+    async def result(self, call: ToolCall) -> str:
+        """The text that answers a call. A refused call raises; a failed one is reported to the model."""
+        toolbox, kind = self._toolbox, self._kinds.get(call.name)
+        if toolbox is None or kind is None:
+            names = ", ".join(sorted(self._kinds)) or "none"
+            problem = f"a tool was called that is not allowed here. Allowed: {names}"
+            raise OutputSchemaValidationError(self._step_name, "the allowed tools", [problem])
+        key = canonical([call.name, to_plain(call.arguments)])
+        if key in self._queried:
+            return ALREADY
+        if kind == "effect":
+            self._queried.clear()
+        try:
+            result = await toolbox.call(call.name, call.arguments)
+        except (*FATAL, ExecutorError):
+            raise
+        except (ToolError, Transient) as error:
+            return f"ERROR: {error}"[:LONGEST_RESULT]
+        except Exception as error:  # its text may hold private data
+            return f"ERROR: the tool failed ({type(error).__name__})."
+        if kind == "query":
+            self._queried.add(key)
+        return result_text(result)
 
 
 def _output(answer: ModelAnswer, schema: Schema | None, step_name: str, config: StepConfig | None) -> Any:

@@ -164,6 +164,13 @@ async def started_and_stopped(flow: Flow, executor: Any, store: MemoryStore, sil
     await engine.stop(grace=0)
 
 
+def check_alternating(server: Server) -> None:
+    """Fail where a chat template does that wants user and assistant by turns."""
+    for asked in server.asked:
+        roles = [message["role"] for message in asked.body["messages"] if message["role"] != "system"]
+        assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"]
+
+
 class TestCallsWithoutIds:
     """Two rounds, the second with two equal calls."""
 
@@ -247,7 +254,7 @@ class TestReceipts:
         assert [type(body) for body in claims] == [Recorded]
         assert claims[0].key.startswith("agent/2/")  # what it said, word for word
         assert '"sha": "real"' in results(done.server)[0]
-        asked_for = done.server.asked[1].body["messages"][-1]["content"]
+        asked_for = done.server.asked[1].body["messages"][-1]["content"].split("MISSING")[1]
         assert '"summary"' in asked_for
         assert '"sha"' not in asked_for
 
@@ -328,6 +335,31 @@ async def test_a_made_up_name_is_sent_back_in_characters_that_providers_accept(n
     done = await visit(running(world), calling((name, {})), calling(MAKE))
     assert (done.result.mode_used.value, world.ran) == ("agent", ["make test"])
     check_accepted(done.server)
+
+
+class TestToolsInWords:
+    async def test_user_and_assistant_speak_by_turns(self):
+        """What is asked next stands in the same message as the results before it."""
+        replies = [
+            decision(False, "deploy"),
+            conclusion(False, {"sha": 7}),
+            decision(False, "git.commit", message="Fix it"),
+            conclusion(False, {"summary": "fixed"}),
+        ]
+        done = await visit(committing([]), *replies, native=False)
+        assert done.run.data == {"sha": "real", "summary": "fixed"}
+        assert len(done.server.asked) == 4
+        check_alternating(done.server)
+
+    @pytest.mark.parametrize("arguments", ["make", [1], None])
+    async def test_arguments_that_are_no_object_are_refused_with_the_place(self, arguments):
+        world = World()
+        broken = said(json.dumps({"tool": "run", "arguments": arguments}))
+        fine = decision(False, "run", command="make test")
+        done = await visit(running(world), broken, fine, native=False)
+        assert (done.result.mode_used.value, world.ran) == ("agent", ["make test"])
+        (refused,) = map(json.loads, results(done.server))
+        assert refused["why"] == ["tool 'run': /: must be an object"]
 
 
 class TestUnreadableArguments:

@@ -280,7 +280,10 @@ def _in_words(messages: Sequence[Message]) -> tuple[Message, ...]:
     for message in messages:
         if message.role == "tool":
             name = names.get(message.answers or "", "")
-            written.append(Message("user", f"RESULT of {name}\n{message.content}"))
+            message = Message("user", f"RESULT of {name}\n{message.content}")
+        if message.role == "user" and written and written[-1].role == "user":
+            # Many chat templates want user and assistant by turns.
+            written[-1] = Message("user", f"{written[-1].content}\n\n{message.content}")
         elif message.calls:
             calls = [{"tool": call.name, "arguments": dict(call.arguments)} for call in message.calls]
             text = message.content or "\n".join(json.dumps(call, ensure_ascii=False) for call in calls)
@@ -297,7 +300,7 @@ def _spelled_out(answer: ModelAnswer, schema: Schema | None) -> ModelAnswer:
     except ValueError:
         return answer
     call = prompted_tools.read(value)
-    if call is not None:
+    if call is not None and (isinstance(call.arguments, Mapping) or schema is None or misfits(value, schema)):
         return replace(answer, calls=(ToolCall("", call.name, call.arguments),))
     if isinstance(value, Mapping) and value.keys() == {"answer"}:
         inner = value["answer"]

@@ -398,6 +398,23 @@ class TestUnreadableArguments:
         assert done.run.spend.input_tokens == 200
 
 
+def offered(asked: of.Asked, native: bool) -> set[str]:
+    """The tools that a request lets the model call."""
+    if native:
+        return {tool["function"]["name"] for tool in asked.body["tools"]}
+    options = asked.body["response_format"]["json_schema"]["schema"]["anyOf"]
+    return {option["properties"]["tool"]["const"] for option in options if "tool" in option["properties"]}
+
+
+async def test_a_model_with_native_tools_keeps_its_last_one():
+    """Providers refuse a conversation with calls where no tool is given."""
+    step = Step("work", lambda ctx: {"n": 1}, INTENT, queries=("read",), inputs=())
+    flow = single(step, tools=World().tools())
+    done = await visit(flow, *[calling(("read", {}))] * 4, said('{"n": 2}'))
+    assert done.run.data == {"n": 2}
+    assert [offered(asked, True) for asked in done.server.asked] == [{"read"}] * 5
+
+
 @BOTH
 class TestPaidOnce:
     async def test_a_reply_that_called_a_tool_is_paid_once_whatever_happens_next(self, native):
@@ -441,7 +458,7 @@ class TestPaidOnce:
         assert "/exit_code" in done.server.asked[2].body["messages"][-1]["content"]
         assert done.run.spend.input_tokens == 300
 
-    async def test_a_repeated_query_is_answered_once_and_then_remarked_on(self, native):
+    async def test_a_repeated_query_is_remarked_on_and_then_its_tool_is_withdrawn(self, native):
         replies = [decision(native, "read")] * 3
         world = World()
         done = await visit(
@@ -449,6 +466,16 @@ class TestPaidOnce:
         )
         assert done.result.mode_used.value == "agent"
         assert results(done.server) == ["old", ALREADY, ALREADY]
+        assert ["read" in offered(asked, native) for asked in done.server.asked] == [True, True, True, False]
+
+    async def test_a_tool_is_not_withdrawn_for_looking_again_after_each_effect(self, native):
+        world = World()
+        turns = [decision(native, "read"), decision(native, "read"), decision(native, "write", text="new")]
+        flow = running(world, side=AgentSide(rounds=4))
+        ending = [decision(native, "read"), conclusion(native, DONE)]
+        done = await visit(flow, *turns, *turns, *ending, native=native)
+        assert results(done.server)[-1] == "new"
+        assert all("read" in offered(asked, native) for asked in done.server.asked)
 
     async def test_a_model_that_never_answers_is_stopped_and_code_performs_the_step(self, native):
         world = World()

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from detent.adapters.models import prompted_tools
-from detent.adapters.models.executor import ALREADY, ModelStepExecutor
+from detent.adapters.models.executor import ModelStepExecutor
 from detent.adapters.models.openai import OpenAIModel
 from detent.adapters.stores.memory import MemoryStore
+from detent.dispatch.agent import ALREADY
 from detent.dispatch.agent_tools import AgentTool, AgentTools, declared_tools
 from detent.dispatch.config import StepConfig
 from detent.dispatch.executor import ExecutorResult, SchemaHint, StepExecutor
@@ -443,7 +444,7 @@ class TestTools:
         assert run.opened == []
         assert "open_ticket" not in json.dumps(server.asked[0].body)
 
-    async def test_a_repeated_query_is_answered_once_and_then_remarked_on(self, native):
+    async def test_a_repeated_query_is_remarked_on_and_then_its_tool_is_withdrawn(self, native):
         run = Run()
         again = [self.turn(native, "crm.find", f"x{n}", serial="A1") for n in range(3)]
         async with Server(*again, self.end(native, 1)) as server:
@@ -452,6 +453,9 @@ class TestTools:
         assert run.looked == [{"serial": "A1"}]
         for asked in server.asked[2:]:
             assert asked.body["messages"][-1]["content"].endswith(ALREADY)
+        offered = [json.dumps(a.body["tools"] if native else a.body["response_format"]) for a in server.asked]
+        name = "crm_find" if native else "crm.find"
+        assert [name in tools for tools in offered] == [True, True, True, False]
 
     async def test_a_query_repeated_after_an_effect_shows_what_came_of_it(self, native):
         run = Run()

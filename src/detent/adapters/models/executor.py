@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from detent.adapters.models import prompted_tools
 from detent.adapters.models.model import Model, ModelRequest, OnText, with_system_text
+from detent.dispatch.agent import ALREADY
 from detent.dispatch.agent_tools import FATAL, LONGEST_RESULT, AgentTool, AgentTools, result_text
 from detent.dispatch.answer_text import parse_answer
 from detent.dispatch.conversation import Conversation, Message, ModelAnswer, ToolCall
@@ -38,8 +40,6 @@ from detent.kernel.plain import canonical, to_plain
 if TYPE_CHECKING:
     from detent.dispatch.config import StepConfig
     from detent.dispatch.usage import UsageMetadata
-
-ALREADY = "You have asked this already and have the result. Use it, ask something else, or give your answer."
 
 
 class ModelStepExecutor:
@@ -75,12 +75,13 @@ class ModelStepExecutor:
         wanted = ModelRequest(tuple(request.messages), self.default_model_id)
         if in_words:
             messages = with_system_text(_in_words(request.messages), prompted_tools.told(request.tools))
-            alternatives = prompted_tools.alternatives(request.tools, schema)
+            alternatives = prompted_tools.alternatives(_offered(request), schema)
             wanted = replace(wanted, messages=messages, schema=alternatives)
         else:
             # Plain text needs no schema: under one it would come in quotation marks.
             shape = None if _accepts_text(schema) else schema
-            wanted = replace(wanted, schema=shape, tools=tuple(request.tools))
+            # Providers refuse a conversation with calls where no tool is given.
+            wanted = replace(wanted, schema=shape, tools=_offered(request) or tuple(request.tools))
         settings = {
             name: value
             for name in ("model_id", "temperature", "max_tokens")
@@ -180,6 +181,20 @@ async def _named(step_name: str) -> AsyncIterator[None]:
         raise ExecutorError(
             f"Asking the model for '{step_name}' failed: {type(error).__name__}.", step_name=step_name
         ) from error
+
+
+def _offered(request: ReplyRequest) -> tuple[AgentTool, ...]:
+    """The tools, without those that the model calls again and again although it has the results."""
+    kinds = {tool.name: tool.kind for tool in request.tools}
+    repeated: Counter[str] = Counter()
+    names: dict[str | None, str] = {}
+    for message in request.messages:
+        names |= {call.id: call.name for call in message.calls}
+        if any(kinds.get(call.name) == "effect" for call in message.calls):
+            repeated.clear()  # there may be something new to see
+        if message.role == "tool" and message.content == ALREADY:
+            repeated[names.get(message.answers, "")] += 1
+    return tuple(tool for tool in request.tools if repeated[tool.name] < 2)
 
 
 def _accepts_text(schema: Mapping[str, Any] | None) -> bool:

@@ -81,11 +81,13 @@ def at_most(factor: float, other: str) -> Callable[[Medians], tuple[bool, str]]:
     return check
 
 
-def within(limit: float, key: str = "seconds", unit: str = " s") -> Callable[[Medians], tuple[bool, str]]:
-    """Detent's figure is at most a limit."""
+def within(
+    limit: float, key: str = "seconds", unit: str = " s", name: str = OURS
+) -> Callable[[Medians], tuple[bool, str]]:
+    """Detent's figure, in one of its ways, is at most a limit."""
 
     def check(medians: Medians) -> tuple[bool, str]:
-        value = figure(medians, OURS, key)
+        value = figure(medians, name, key)
         return value <= limit, f"{value:.3g}{unit}"
 
     return check
@@ -204,6 +206,14 @@ NO_AGENTS = (
     "dbos by itself: it asks no agents; it records what pydantic-ai asks",
     "pydantic-graph, python-statemachine, transitions: neither ask agents nor keep a store",
 )
+
+
+def acting(name: str, **extra: Any) -> Contestant:
+    """Name a way to perform the step with a query and an effect."""
+    return Contestant(name, "benchmarks.agent", peer=False, extra=extra)
+
+
+BY_MODEL = (acting(OURS, level="consultant"), acting("detent, collaborator", level="collaborator"))
 
 
 def mailbox(name: str, way: str) -> Contestant:
@@ -473,6 +483,31 @@ WORKLOADS: tuple[Workload, ...] = (
         absent=NO_AGENTS,
         floor="raw call",
         columns=(Column("memory", "MB more", "{:.1f}", 1e-6),),
+    ),
+    Workload(
+        "agent",
+        "agent",
+        "one step with a query and an effect, by a model over HTTP answering after 5 ms, at full sync",
+        "agent",
+        {"runs": 50, "wait": 0.005},
+        {"runs": 20, "wait": 0.005},
+        (acting("bare loop, two rows", bare=True), acting("detent, by code"), *BY_MODEL),
+        tuple(
+            Target(f"{name}: {words}", within(limit, key, unit, name))
+            for name in names(BY_MODEL)
+            for words, limit, key, unit in (
+                ("at most 3 ms a visit over the model's time", 3.0, "over_ms", " ms"),
+                ("at most 3 commits a visit", 3.0, "commits", " commits"),
+            )
+        ),
+        (IN_OWN_HOUSE,),
+        floor="bare loop, two rows",
+        rate="visits/s",
+        columns=(
+            Column("over_ms", "ms over the model"),
+            Column("asked", "replies/visit", "{:.0f}"),
+            Column("commits", "commits/visit", "{:.0f}"),
+        ),
     ),
     Workload(
         "warranty",

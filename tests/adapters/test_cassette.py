@@ -574,6 +574,56 @@ async def test_line_ends_and_marks_of_other_systems_do_no_harm(path):
     assert await player.through(query(1), never) == "a\nb"
 
 
+async def test_the_header_names_the_flows_that_were_recorded(path):
+    Recorder(path, flows=["mail", "mail.part"]).close()
+    assert Player(path).flows == ("mail", "mail.part")
+    Recorder(path, overwrite=True).close()
+    assert Player(path).flows == ()
+
+
+def test_a_recording_nobody_wants_leaves_nothing(path, tmp_path):
+    Recorder(path).discard()
+    assert not path.exists()
+    with pytest.raises(ConfigurationError, match="is a folder; name a new file in it"):
+        Recorder(tmp_path)
+
+
+# -- secrets ------------------------------------------------------------------------------------------------
+
+
+async def test_the_value_of_a_secret_is_not_written_and_still_reaches_the_run(path):
+    recorder = Recorder(path, secrets=["sk-1234", "sk-1234-long"])
+    call = query({"key": "sk-1234", "sk-1234": ["a sk-1234-long b"]})
+    assert await recorder.through(call, giving({"said": "sk-1234"})) == {"said": "sk-1234"}
+    with suppress(ToolError):
+        await recorder.through(query("fails"), giving(ToolError("auth", "the key sk-1234 is wrong")))
+    recorder.close()
+    assert "sk-1234" not in path.read_text()
+    player = Player(path, secrets=["sk-1234", "sk-1234-long"])
+    assert await player.through(call, never) == {"said": "***"}
+    with pytest.raises(ToolError, match=r"the key \*\*\* is wrong"):
+        await player.through(query("fails"), never)
+    # Somebody who has another key is asked for something else, and no key is shown.
+    other = await mismatch(Player(path, secrets=["sk-9999"]), query({"key": "sk-9999", "sk-9999": []}))
+    assert "sk-9999" not in str(other)
+
+
+async def test_the_mark_of_a_secret_matches_that_of_another_run(path):
+    """Marks have a random number of the run; an answer comes back with the marks of the run that plays."""
+    mark, other = "***token:0123456789ab***", "***token:ba9876543210***"
+    second, third = "***pin:111111111111***", "***pin:222222222222***"
+    asked, answered = [f"use {mark}", {"pin": second}], f"{second} and {mark}"
+    await record(path, (query(asked), answered), (query(f"{mark}!"), ToolError("no", f"not {mark}")))
+    player = Player(path)
+    assert await player.through(query([f"use {other}", {"pin": third}]), never) == f"{third} and {other}"
+    with pytest.raises(ToolError) as caught:
+        await player.through(query(f"{other}!"), never)
+    assert caught.value.message == f"not {other}"
+    assert player.played == 2
+    # Another secret is another request.
+    assert (await mismatch(Player(path), query("***pin:111111111111***!"))).difference is not None
+
+
 HEADER = '{"cassette": 1, "detent": "0.1.0"}\n'
 LINE = {"kind": "query", "where": "", "step": "s", "subject": "t", "request": 1, "answer": 1}
 

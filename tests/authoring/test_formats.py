@@ -88,10 +88,10 @@ def test_a_setting_that_would_change_its_meaning_is_refused(tmp_path: Path) -> N
     (tmp_path / "detent.yaml").write_text("telemetry:\n  enabled: yes\nbudget: {steps: 010}\n")
     with pytest.raises(SettingsError) as caught:
         read_settings(folder=tmp_path, environ={})
-    first, second, *_ = caught.value.problems
-    assert first.startswith("detent.yaml, line 2: yes is the text 'yes'")
+    first, second, *_ = map(str, caught.value.problems)
+    assert first.startswith("detent.yaml:2:12: yes is the text 'yes'")
     assert "Write true" in first
-    assert second.startswith("detent.yaml, line 3: 010 is the number 10")
+    assert second.startswith("detent.yaml:3:17: 010 is the number 10")
 
 
 def test_a_step_file_warns_of_a_scalar_that_changed() -> None:

@@ -82,7 +82,7 @@ def test_a_broken_settings_file_names_its_line(detent, folder):
     (folder / "detent.yaml").write_text("store: x.db\nbudgt: {steps: 3}\n")
     for command in (["run", "flow.py"], ["runs"], ["flows"]):
         line = sentence(detent(*command), 2)
-        assert line.startswith("detent.yaml, line 2: ")
+        assert line.startswith("detent.yaml:2:1: ")
         MESSAGES.check("# an unknown heading", line)
 
 
@@ -231,9 +231,9 @@ def _laughs() -> str:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (_laughs(), "detent.yaml, line 4: The file holds more than 10000 values, aliases written out."),
+        (_laughs(), "detent.yaml:4:45: The file holds more than 10000 values, aliases written out."),
         ("x: [" + "1, " * 2_500_000 + "1]", "it may have 250,000 bytes at most."),
-        ("concurrency: " + "9" * 5000, "detent.yaml, line 1: "),
+        ("concurrency: " + "9" * 5000, "detent.yaml:1:14: "),
     ],
     ids=["aliases", "length", "number"],
 )

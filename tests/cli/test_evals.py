@@ -233,7 +233,7 @@ def test_settings_that_make_no_sense_end_with_2_and_their_line(detent, folder, s
     (folder / "suite.py").write_text(SUITE.replace('Path("cases")', "None"))
     result = detent("eval")
     assert result.code == 2
-    assert "detent.yaml, line 3" in result.err
+    assert "detent.yaml:3:3" in result.err
 
 
 # -- where suites come from ---------------------------------------------------------------------------------

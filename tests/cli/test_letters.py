@@ -76,14 +76,20 @@ def test_a_fallback_is_shown_where_it_happens_and_explained_afterwards(letters, 
     assert "differed at  /next_state, /output/about, /output/serial" in why
 
 
-def test_a_recorded_run_plays_back_offline_with_the_same_journal(letters, detent, folder):
+def test_a_recorded_run_plays_back_offline_and_is_not_kept(letters, detent, folder):
     """What was recorded is all that is needed: no script, no tool, nothing performed twice."""
     recorded = start(detent, "r1", "--record", "tape.jsonl")
     assert "Recorded 3 answers in tape.jsonl" in recorded.out
     (folder / "script.yaml").unlink()
     played = start(detent, "r2", "--replay", "tape.jsonl")
     assert played.code == 0, played.err
-    assert entries(detent, "r1") == entries(detent, "r2")
+    assert "Replayed 3 answers: nothing was performed, and no run is kept." in played.out
+    again = start(detent, "r2", "--replay", "tape.jsonl", "--json").json
+    first = detent("show", "r1", "--json").json
+    assert (again["state"], again["data"], again["tokens"]) == (
+        first["state"], first["data"], first["tokens"]
+    )  # fmt: skip
+    assert [row["id"] for row in detent("runs", "--json").json["runs"]] == ["r1"]
     assert (folder / "outbox.txt").read_text().count("LX-1041") == 1
 
 

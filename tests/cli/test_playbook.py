@@ -280,7 +280,7 @@ def test_a_playbook_can_be_a_plugin_and_then_goes_by_its_name(detent, folder, ov
         (["run", "playbook", "overdue", "--input", "a", "--data", "{}"], "use one of them"),
         (["run", "flow.py", "overdue"], "Only a kind of flow takes a path after it"),
         (["run", "flow.py", "--input", "a"], "--input: a cannot be read"),
-        (["run", "empty/"], "is a folder that no kind of flow recognizes"),
+        (["run", "empty/"], "is an empty folder"),
         (["eval", "empty"], "No suite knows how to judge"),
         (["playbook", "check", "a:b"], "The path of a playbook has no colon: a:b"),
     ],

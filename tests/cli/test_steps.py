@@ -90,9 +90,9 @@ def test_a_step_is_shown_with_every_field_and_the_line_that_says_it(detent, sett
     found = detent("steps", "show", "welcome")
     assert found.code == 0
     fields = {line.split()[0]: line.split(maxsplit=2)[1:] for line in found.lines if line}
-    assert fields["mode"] == ["agent", "steps.welcome (detent.yaml, line 6)"]
-    assert fields["timeout"] == ["20.0", "steps.welcome (detent.yaml, line 7)"]
-    assert fields["temperature"] == ["0.25", "model (detent.yaml, line 10)"]
+    assert fields["mode"] == ["agent", "steps.welcome (detent.yaml:6:5)"]
+    assert fields["timeout"] == ["20.0", "steps.welcome (detent.yaml:7:5)"]
+    assert fields["temperature"] == ["0.25", "model (detent.yaml:10:9)"]
     assert fields["autonomy"] == ["collaborator", "default"]
     assert fields["next"] == ["done"]
     assert found.lines[-1] == (
@@ -135,8 +135,8 @@ def test_settings_that_cannot_be_are_all_told_by_every_command_that_uses_them(de
         found = detent(*command)
         assert found.code == 2
         assert "there is no step 'welcom'. Did you mean 'welcome'?" in found.err
-        assert "detent.yaml, line 4: steps.check: mode is 'agnt'" in found.err
-        assert "detent.yaml, line 4: steps.check: timeout is 0" in found.err
+        assert "detent.yaml:4:11: steps.check: mode is 'agnt'" in found.err
+        assert "detent.yaml:4:23: steps.check: timeout is 0" in found.err
     assert not (folder / ".detent").exists()
 
 
@@ -231,4 +231,4 @@ def test_a_misspelt_step_of_a_playbook_is_named(detent, folder):
     (folder / "detent.yaml").write_text("steps:\n  requests/01-sort-reqest: {mode: agent}\n")
     result = detent("steps", "list")
     assert result.code == 2
-    assert "Did you mean 'requests/01-sort-request'?" in result.err
+    assert "Did you mean 'requests/01-sort-request', " in result.err

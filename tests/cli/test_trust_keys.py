@@ -15,7 +15,7 @@ def test_a_project_cannot_say_where_the_users_keys_go(stranger, detent):
     (stranger / "detent.yaml").write_text("keys: {AWS_SECRET_ACCESS_KEY: [127.0.0.2]}\n")
     said = detent("workflow", "list")
     assert said.code == 2
-    assert "detent.yaml, line 1: 'keys' belongs into your own settings" in said.err
+    assert "detent.yaml:1:1: 'keys' belongs into your own settings" in said.err
 
 
 def test_a_key_is_not_sent_to_a_foreign_address_of_a_trusted_project(stranger, foreign, detent):
@@ -148,6 +148,6 @@ def test_a_refused_key_names_its_setting_once(stranger, detent):
     detent("trust", "--yes")
     said = detent("steps", "list")
     assert (
-        "detent.yaml, line 5: models.theirs: AWS_SECRET_ACCESS_KEY would be sent to 127.0.0.2, "
+        "detent.yaml:5:3: models.theirs: AWS_SECRET_ACCESS_KEY would be sent to 127.0.0.2, "
         "which your own settings do not allow." in said.err
     )

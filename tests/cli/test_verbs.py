@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -271,4 +272,76 @@ def test_a_wrong_value_of_the_log_is_found_by_every_command(detent, folder, text
     for command in (["check", "flow.py"], ["run", "flow.py"], ["runs"]):
         result = detent(*command)
         assert result.code == 2
-        assert f"detent.yaml, line 1: {problem}" in result.err
+        assert f"detent.yaml:1:11: {problem}" in result.err
+
+
+@pytest.mark.parametrize("command", [("check",), ("workflow", "validate", "orders")])
+def test_a_step_that_only_the_settings_know_is_worded_in_one_way(orders, folder: Path, detent: Call, command):
+    (folder / "detent.yaml").write_text("steps:\n  tabel: {timeout: 3}\n")
+    checked = detent(*command, "--json")
+    assert checked.code == 2
+    (problem,) = [problem for row in checked.json for problem in row["problems"]]
+    assert problem.pop("suggestion")[0] == "table"
+    assert problem == {
+        "code": "E025", "severity": "error", "message": "there is no step 'tabel'.", "file": "detent.yaml",
+        "line": 2, "column": 3, "path": "steps.tabel",
+    }  # fmt: skip
+    ran = detent("steps", "list")
+    assert ran.code == 2
+    assert "detent.yaml:2:3: E025 there is no step 'tabel'. Did you mean 'table'" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("target", "sentence"),
+    [
+        ("pipe.yaml", "pipe.yaml is a pipe or a device, not a file."),
+        ("pipe", "pipe is a pipe or a device, not a file."),
+        ("pipe.py", "pipe.py is a pipe or a device, not a file."),
+        ("/dev/zero", "/dev/zero is a pipe or a device, not a file."),
+        ("empty", "empty is an empty folder."),
+        ("empty/", "empty/ is an empty folder."),
+        ("a" * 5000, "is too long for a name"),
+        ("a" * 5000 + ".yaml", "is too long for a name"),
+        ("x/" + "a" * 300 + ".py", "is too long for a name"),
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "show", "diagram", "run"])
+def test_what_is_no_definition_is_named_as_what_it_is(folder: Path, detent: Call, command, target, sentence):
+    (folder / "empty").mkdir()
+    for name in ("pipe", "pipe.yaml", "pipe.py"):
+        os.mkfifo(folder / name)
+    result = detent(command, target)
+    assert result.code == 2
+    assert sentence in result.out + result.err
+    assert len(result.out + result.err) < 1000
+
+
+def test_one_wrong_target_does_not_hide_the_others(orders, detent: Call):
+    checked = detent("check", "a" * 5000, "orders")
+    assert checked.code == 2
+    assert checked.lines[-1] == "orders: ok, 3 steps"
+
+
+def test_pipes_among_the_files_of_a_project_hold_no_command_up(orders, shop, folder: Path, detent: Call):
+    for place in (".detent/workflows/pipe.yaml", "shop/steps/07-pipe.md", "loose.yaml", "helper.py"):
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(folder / place)
+    assert detent("workflow", "list").code == 0
+    assert detent("workflow", "validate", "orders").code == 0
+    assert detent("check", "shop").lines == ["shop: ok, 3 steps"]
+    assert detent("check").code == 0
+
+
+def test_check_without_a_name_also_checks_workflow_files_that_lie_in_the_folder(orders, folder, detent: Call):
+    (folder / "weekly.yaml").write_text(ORDERS.replace("name: orders", "name: weekly"))
+    (folder / "broken.yaml").write_text(ORDERS.replace("action: parse_json", "action: parse_jsn"))
+    (folder / "unreadable.yml").write_text(ORDERS + "  - [\n")
+    (folder / "compose.yaml").write_text('version: "3"\nservices: {web: {image: x}}\n')
+    (folder / "pipeline.yml").write_text("steps:\n  - {script: make}\n")
+    checked = detent("check")
+    assert checked.code == 2
+    assert [line for line in checked.lines if line.startswith("weekly")] == ["weekly: ok, 3 steps"]
+    assert any(line.startswith("broken.yaml:8:") for line in checked.lines)
+    assert any(line.startswith("unreadable.yml:") for line in checked.lines)
+    assert "compose" not in checked.out
+    assert "pipeline" not in checked.out

@@ -74,6 +74,7 @@ def untrusted(desk, detent, monkeypatch, tmp_path_factory) -> Path:
     [
         (("stats",), "02-check-warranty"),
         (("attention",), "unreadable"),
+        (("unchecked",), "No mail was answered without a check."),
         (("tickets", "list"), "TKT-"),
         (("registry", "show", "wz550931"), "Otus S3 scanner"),
         (("rollback", "status"), "mails are handled step by step"),
@@ -105,9 +106,16 @@ def test_an_untrusted_mailbox_reaches_no_file_outside_its_folder(
 def test_looking_makes_no_file(folder, detent):
     (folder / "config.yaml").write_text(CONFIG)
     before = sorted(folder.rglob("*"))
-    for command in (("attention",), ("tickets", "list"), ("registry", "show", "SN1")):
+    for command in (("attention",), ("unchecked",), ("tickets", "list"), ("registry", "show", "SN1")):
         detent("warranty", *command)
     assert sorted(folder.rglob("*")) == before
+
+
+def test_before_the_first_mail_nothing_needs_attention(folder, detent):
+    (folder / "config.yaml").write_text(CONFIG)
+    assert detent("warranty", "registry", "import", str(demo_registry())).code == 0
+    said = detent("warranty", "attention")
+    assert (said.code, said.out) == (0, "No mail needs attention.\n")
 
 
 # -- run ----------------------------------------------------------------------------------------------------
@@ -182,7 +190,7 @@ def test_a_rehearsal_makes_no_file_where_there_is_none(folder, detent):
 def test_settings_in_the_spelling_of_before_are_read_with_a_hint(desk, detent):
     (desk / "config.yaml").write_text("orchestration: {max_steps: 2}")
     said = detent("run", "warranty", "--once")
-    assert "Hint (config.yaml, line 1)" in said.err
+    assert "Hint (config.yaml:1:1)" in said.err
     assert "move these there: orchestration." in said.err
     assert "max_steps" in said.out
     assert "Hint" not in detent("run", "warranty", "--once", "--quiet").err
@@ -247,7 +255,7 @@ def test_application_comes_first(desk, detent):
         ("maill: {}", (), "unknown heading 'maill'. Did you mean 'mail'?"),
         ("agent: {pol: 3}", (), "unknown key 'agent.pol'."),
         ("tools: {crm: {base_ur: x}}", (), "unknown key 'tools.crm.base_ur'. Did you mean 'base_url'?"),
-        ("agent: {polling_interval_seconds: 3}", (), "config.yaml, line 1"),
+        ("agent: {polling_interval_seconds: 3}", (), "config.yaml:1:9"),
         ("mail: {smtp: {password: secret}}", (), "does not belong in the file"),
         ("steps: {01-extract-serialll: {mode: agent}}", (), "there is no step '01-extract-serialll'"),
         ("playbook: {overlays: [nowhere]}", (), "There is no overlay 'nowhere'"),
@@ -455,6 +463,26 @@ def test_news_go_to_standard_output_and_troubles_to_standard_error(desk, detent)
     assert [json.loads(line) for line in said.lines] == [{"counts": {}}]
 
 
+def test_a_service_logs_every_step_unless_it_is_told_otherwise(desk, spawn):
+    """AC8: in production nobody has to ask for the history of a mail; where a person waits, lines will do."""
+    empty(desk)
+    put(desk, "a.eml", mail(1, NO_SERIAL))
+    service = spawn("run", "warranty")
+    service.until("no serial, asked")
+    service.signal(signal.SIGTERM)
+    said = service.result()
+    assert said.code == 0
+    assert "Step transition: 01-extract-serial → 03d-request-serial (reason: no serial)" in said.out
+    assert "Email processing complete: 2 steps executed: [01, 03d]" in said.out
+    put(desk, "b.eml", mail(2, NO_SERIAL))
+    assert "Step transition" not in spawn("run", "warranty", "--once").result().out
+    put(desk, "c.eml", mail(3, NO_SERIAL))
+    quiet = spawn("run", "warranty", "--log-level", "warning")
+    quiet.until("no serial, asked")
+    quiet.signal(signal.SIGTERM)
+    assert "Step transition" not in quiet.result().out
+
+
 # -- looking ------------------------------------------------------------------------------------------------
 
 
@@ -554,16 +582,16 @@ def test_unknown_keys_and_wrong_values_are_told_at_once(desk, detent):
     assert said.code == 2
     assert said.err.splitlines() == [
         "The settings have 3 problems:",
-        "  config.yaml, line 1: unknown key 'mail.inbx'. Did you mean 'inbox'?",
-        "  config.yaml, line 1: 'mail.sink' should be 'outbox' or 'smtp'.",
-        "  config.yaml, line 2: 'warranty.timezone': there is no time zone 'Mars/X'.",
+        "  config.yaml:1:8: unknown key 'mail.inbx'. Did you mean 'inbox'?",
+        "  config.yaml:1:17: 'mail.sink' should be 'outbox' or 'smtp'.",
+        "  config.yaml:2:12: 'warranty.timezone': there is no time zone 'Mars/X'.",
     ]
 
 
 def test_a_step_that_the_command_line_names_and_nobody_knows_is_told_as_such(desk, detent):
     said = detent("run", "warranty", "--once", "--mode", "99-x=agent")
     assert said.code == 2
-    assert said.err.startswith("the command line: there is no step '99-x'.")
+    assert said.err.startswith("the command line: E025 there is no step '99-x'.")
 
 
 def test_legacy_mode_is_shown_as_what_it_is(desk, detent):

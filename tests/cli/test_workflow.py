@@ -149,7 +149,7 @@ def test_the_layer_that_switched_a_step_is_named_with_its_place(detent, folder, 
     assert list(steps) == ["say", "each", "each/keep"]
     keep = steps["each/keep"]
     assert (keep["mode"], keep["autonomy"]) == ("agent", "consultant")
-    assert (keep["layer"], keep["place"]) == ("steps.workflow/greet/keep", "detent.yaml, line 2")
+    assert (keep["layer"], keep["place"]) == ("steps.workflow/greet/keep", "detent.yaml:2:25")
     assert keep["requires"] == ["git"]
     assert steps["say"]["mode"] == "deterministic"
     assert steps["each"]["mode"] is None
@@ -240,7 +240,7 @@ def test_settings_about_a_workflow_that_is_not_there_are_an_error(detent, folder
     checked = detent("workflow", "validate", "greet")
     assert checked.code == 2
     (line,) = [line for line in checked.lines if "E025" in line]
-    assert line.startswith("detent.yaml:2:1: E025")
+    assert line.startswith("detent.yaml:2:9: E025")
     assert "Did you mean 'workflow/greet/say'?" in line
 
 
@@ -255,7 +255,7 @@ def test_settings_about_a_step_that_no_flow_has_are_an_error(detent, folder, put
     refused = detent("workflow", *command, "greet")
     assert refused.code == 2
     (line,) = [line.strip() for line in [*refused.lines, *refused.err.splitlines()] if "E025" in line]
-    assert line.startswith("detent.yaml:2:1: E025 the settings configure the step 'sya'")
+    assert line.startswith("detent.yaml:2:9: E025 there is no step 'sya'")
     assert "Did you mean 'say'" in line
     assert not (folder / "out").exists()
 
@@ -266,7 +266,7 @@ def test_settings_about_a_step_unlike_any_other_say_what_to_do(detent, folder, p
     (folder / "detent.yaml").write_text(f"steps: {{{key}: {{mode: agent}}}}\n")
     checked = detent("workflow", "validate", "greet")
     assert checked.code == 2
-    assert "list it under `plugins`" in checked.out
+    assert "list that file under `plugins`" in checked.out
 
 
 @pytest.mark.parametrize(
@@ -377,9 +377,7 @@ def test_settings_that_cannot_be_used_are_told_before_anything_else(detent, fold
     (folder / "detent.yaml").write_text("validation: {stages: {test: {timeout: 5}}}\n")
     refused = detent("workflow", "validate", "greet")
     assert refused.code == 2
-    assert (
-        refused.err == "detent.yaml, line 1: 'validation.stages.test.timeout' takes seconds from 30 to 600.\n"
-    )
+    assert refused.err == "detent.yaml:1:30: 'validation.stages.test.timeout' takes seconds from 30 to 600.\n"
 
 
 # -- viz ----------------------------------------------------------------------------------------------------

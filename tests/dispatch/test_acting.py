@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, TypedDict
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.autonomy import FallbackReason
+from detent.dispatch.executor import Availability
 from detent.engine.step import Step
+from detent.engine.step_failures import Transient
 from detent.engine.tools import Tool, ToolError
+from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
+from detent.testing.rounds import from_the_top
 from tests.dispatch.samples import INTENT, LEVELS, agent, result_of, scripted, settings, single
 from tests.engine.conftest import flow_of, journal, kinds
 
@@ -323,6 +329,46 @@ class TestFallback:
         run = await engine.run("flow")
         plain = await (await bench.engine(running(world))).run("flow")
         assert (run.status, run.data) == (plain.status, plain.data)
+
+    @pytest.mark.parametrize("top", [False, True])
+    async def test_the_handlers_own_failed_effect_stays_failed(self, bench, top):
+        """Called again from its top, it is told of it again, and does not come to it afresh."""
+        world = World(fails=("bad",))
+
+        async def work(ctx):
+            with contextlib.suppress(ToolError):
+                await ctx.perform("run", command="bad")
+            return await ctx.perform("run", command="good")
+
+        executor = scripted({"output": {"nonsense": 1}, "repeat": True})
+        with from_the_top() if top else contextlib.nullcontext():
+            engine = await bench.engine(
+                running(world, work), dispatch=settings(executor, agent("consultant"))
+            )
+            run = await engine.run("flow")
+        assert (run.status, world.ran) == (Status.SUCCEEDED, ["good"])
+
+    async def test_once_the_handler_has_acted_no_agent_is_asked_in_its_place(self, bench):
+        """The decision to fall back is journaled with the handler's first effect."""
+        world, tries = World(), []
+
+        async def work(ctx):
+            await ctx.perform("run", command="one")
+            tries.append(1)
+            if len(tries) == 1:
+                raise Transient("not now")
+            return await ctx.perform("run", command="two")
+
+        class Waking(ScriptedStepExecutor):
+            def available(self) -> Availability:
+                return Availability(bool(tries), "it is asleep")
+
+        executor = Waking([{**calls(("run", {"command": "other"})), "repeat": True}])
+        flow = running(world, work, retry=RetryPolicy(3, 0, 0))
+        engine = await bench.engine(flow, dispatch=settings(executor, agent("approver")))
+        run = await engine.run("flow")
+        assert (run.status, world.ran, executor.calls) == (Status.SUCCEEDED, ["one", "two"], [])
+        assert (await result_of(engine, run.id)).fallback_reason is FallbackReason.NO_EXECUTOR
 
 
 async def _runs(ctx):

@@ -138,20 +138,17 @@ class TestCollaborator:
             {"work": ["done", "failed"]}, {"work": Step("work", work, INTENT, effects=("post",))},
             tools=[tool],
         )  # fmt: skip
-        good = {
-            "output": {"n": 1},
-            "effects": [{"tool": "post", "args": {"what": "a"}}],
-            "next_state": "done",
-        }
-        for changed, pointer in [
-            ({}, None),
-            ({"next_state": "failed"}, "/next_state"),
-            ({"effects": [{"tool": "post", "args": {"what": "b"}}]}, "/effects/0/args/what"),
-            ({"effects": []}, "/effects"),
-            ({"output": {"n": 2}}, "/output/n"),
+        good = {"output": {"n": 1}, "next_state": "done"}
+        for acts, changed, pointer in [
+            ("a", {}, None),
+            ("a", {"next_state": "failed"}, "/next_state"),
+            ("b", {}, "/effects/0/args/what"),
+            ("", {}, "/effects"),
+            ("a", {"output": {"n": 2}}, "/output/n"),
         ]:
             performed.clear()
-            executor = scripted({"output": {**good, **changed}})
+            acting = [{"output": {"calls": [{"tool": "post", "args": {"what": acts}}]}}] if acts else []
+            executor = scripted(*acting, {"output": {**good, **changed}})
             engine = await quick.engine(flow, dispatch=settings(executor, agent()))
             run = await engine.run("flow")
             result = await result_of(engine, run.id)

@@ -261,30 +261,30 @@ def quiet(handler: Any = handling, **options: Any) -> Flow:
     return single(step, tools=quiet_tools())
 
 
-def posts(what: str, **more: Any) -> dict[str, Any]:
-    effects = [{"tool": "post", "args": {"what": what}, "key": S}]
-    return {"output": {"output": {"kind": S}, "effects": effects, "reason": S, **more}}
+def posts(what: str) -> dict[str, Any]:
+    return {"output": {"calls": [{"tool": "post", "args": {"what": what}}]}}
+
+
+ANSWER = {"output": {"kind": S}}
 
 
 LOUD: dict[str, tuple[Flow, list[dict[str, Any]]]] = {
     "agrees": (
         quiet(),
-        [{**posts(f"good {S}"), "calls": [{"tool": "find", "args": {"text": f"it is {S}"}}]}],
+        [{**posts(f"good {S}"), "calls": [{"tool": "find", "args": {"text": f"it is {S}"}}]}, ANSWER],
     ),
-    "differs": (quiet(), [posts(f"other {S}")]),
+    "differs": (quiet(), [posts(f"other {S}"), ANSWER]),
+    "differs in the end": (quiet(), [posts(f"good {S}"), {"output": {"kind": f"{S} {S}"}}]),
     "fails": (quiet(), [{"error": {"type": "permanent", "message": f"cannot {S}"}}]),
     "crashes": (quiet(), [{"error": {"type": "crash", "message": f"cannot {S}"}}]),
     "schema by the executor": (quiet(), [{"error": "schema"}] * 2),
     "violates": (
         quiet(output_schema={"type": "object", "properties": {"kind": {"type": "integer"}}}),
-        [posts("x")] * 2,
+        [ANSWER] * 2,
     ),
     "garbage": (quiet(), [{"text": f"Well, {S}."}] * 2),
-    "odd envelope": (quiet(), [posts("x", next_state=S, **{S: S})] * 2),
-    "undeclared effect": (
-        quiet(),
-        [{"output": {"output": {}, "effects": [{"tool": S, "args": {S: S}}]}}] * 2,
-    ),
+    "odd answer": (quiet(), [{"output": {"kind": S, "next_state": S, S: S}}] * 2),
+    "undeclared effect": (quiet(), [{"output": {"calls": [{"tool": S, "args": {S: S}}]}}] * 2),
     "undeclared tool": (quiet(), [{"output": {}, "calls": [{"tool": S, "args": {S: S}}]}] * 2),
     "wrong arguments": (quiet(), [{"output": {}, "calls": [{"tool": "find", "args": {"text": [S]}}]}] * 2),
     "effect fails": (quiet(), [posts(f"bad {S}")]),
@@ -296,7 +296,7 @@ LOUD: dict[str, tuple[Flow, list[dict[str, Any]]]] = {
     "both fail": (quiet(failing), [{"error": {"type": "permanent", "message": S}}]),
     "says it failed": (
         quiet(declining),
-        [{"output": {"output": {"success": False, "error": S}, "effects": []}}],
+        [{"output": {"success": False, "error": S}}],
     ),
     "validator": (quiet(validator=lambda inputs, proposal: (False, [f"/kind {S}", S])), [posts("x")]),
     "validator fails": (quiet(validator=lambda inputs, proposal: inputs[S]), [posts("x")]),

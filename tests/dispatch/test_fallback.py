@@ -445,7 +445,7 @@ class TestEffects:
         assert (result.fallback_reason, result.agent_called) == (FallbackReason.EXCEPTION, True)
         assert result.agent_error.type == "ToolError"
         assert len(executor.calls) == 1
-        assert heard.sequence() == "M S R M S R F D"
+        assert heard.sequence() == "M S R F D"
 
     async def test_an_agents_effect_that_fails_after_another_was_performed_is_a_question(self, bench):
         """1.13: what is done is done, so the handler does not begin anew over it."""

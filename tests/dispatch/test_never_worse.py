@@ -185,7 +185,7 @@ class TestOddSteps:
             Step("work", work, INTENT, effects=("post",), agent=AgentSide(returns=dict[str, int])),
             tools=[Tool("post", lambda what: posted.append(what))],
         )
-        answer = {"output": {"n": {"$receipt": "nowhere.number"}}, "effects": []}
+        answer = {"n": {"$receipt": "nowhere.number"}}
         engine = await bench.engine(
             flow, dispatch=settings(scripted(*[{"output": answer}] * 2), agent(level))
         )

@@ -144,14 +144,15 @@ class TestBlocks:
             {"work": step},
             tools=[Tool("mail.post", post, description="Post it.")],
         )
-        answer = {"output": {}, "effects": [], "next_state": "done"}
+        answer = {"output": {}, "next_state": "done"}
         (call,), _, _ = await told(quick, flow, replies=[{"output": answer}])
         assert blocks(call.prompt) == ["INPUTS", "CONTRACT", "ALLOWED", "ANSWER"]
         allowed = call.prompt.partition("ALLOWED\n")[2].partition("\n\nANSWER")[0]
         assert "next_state: done, failed" in allowed
-        assert "effect mail.post: Post it." in allowed
+        assert "tool mail.post: Post it." in allowed
         assert '"copies"' in allowed
-        for key in ("output", "effects", "next_state", "reason"):
+        assert '{"calls": [{"tool": "<name>", "args": {…}}]}' in call.prompt.partition("ANSWER\n")[2]
+        for key in ("output", "next_state", "reason"):
             assert f'"{key}"' in call.prompt.partition("CONTRACT\n")[2]
 
     async def test_a_re_ask_lists_the_violations_and_nothing_else_changes(self, quick):

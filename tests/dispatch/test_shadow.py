@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
+from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.autonomy import StepMode
 from detent.dispatch.config import StepConfig
 from detent.dispatch.executor import ExecutorResult
@@ -124,16 +125,50 @@ class TestAgentBeside:
             Step("work", work, INTENT, effects=("post",)),
             tools=[Tool("post", lambda what: posted.append(what))],
         )
-        reply = {
-            "output": {"output": {"n": 1}, "effects": [{"tool": "post", "args": {"what": "answer"}}]},
-            "calls": [{"tool": "post", "args": {"what": "toolbox"}}],
-        }
-        engine = await bench.engine(flow, dispatch=settings(scripted(reply), ALWAYS))
+        call = {"tool": "post", "args": {"what": "agent"}}
+        for reply in ({"output": {"calls": [call]}}, {"output": {"n": 1}, "calls": [call]}):
+            posted.clear()
+            engine = await bench.engine(flow, dispatch=settings(scripted(reply), ALWAYS))
+            run = await engine.run("flow")
+            assert posted == ["handler"]
+            note = await shadow_of(engine, run.id)
+            assert (note.body["outcome"], note.body["round"]) == ("differed", 1)
+            assert all(pointer.startswith("/effects") for pointer in note.body["pointers"])
+
+    async def test_it_is_given_the_receipts_of_what_it_would_do_too(self, bench):
+        """One that acts like the handler goes on to its answer; nothing is performed for it."""
+        posted = []
+
+        def post(what: str) -> dict[str, int]:
+            posted.append(what)
+            return {"number": len(posted)}
+
+        async def work(ctx):
+            first = ctx.propose("post", what="one")
+            second = ctx.propose("post", what="two")
+            return Outcome(set={"first": first.number, "second": second.number})
+
+        step = Step("work", work, INTENT, effects=("post",), agent=AgentSide(rounds=3))
+        flow = single(step, tools=[Tool("post", post)])
+        one, two = (
+            {"output": {"calls": [{"tool": "post", "args": {"what": what}}]}} for what in ("one", "two")
+        )
+        for answer, outcome in (
+            ({"first": 1, "second": 2}, "agreed"),
+            ({"first": 2, "second": 1}, "differed"),
+        ):
+            posted.clear()
+            executor = scripted(one, two, {"output": answer})
+            engine = await bench.engine(flow, dispatch=settings(executor, ALWAYS))
+            run = await engine.run("flow")
+            assert posted == ["one", "two"]
+            assert '"number": 2' in executor.calls[2].prompt
+            assert (await shadow_of(engine, run.id)).body["outcome"] == outcome
+        executor = scripted(one, one)
+        engine = await bench.engine(flow, dispatch=settings(executor, ALWAYS))
         run = await engine.run("flow")
-        assert posted == ["handler"]
         note = await shadow_of(engine, run.id)
-        assert note.body["outcome"] == "differed"
-        assert all(pointer.startswith("/effects") for pointer in note.body["pointers"])
+        assert (note.body["outcome"], note.body["round"]) == ("differed", 2)
 
     async def test_questions_already_answered_are_not_asked_again(self, bench):
         """D-50, D-33: the shadow sees the world the step saw."""
@@ -273,10 +308,9 @@ class TestHandlerBeside:
             Step("work", work, INTENT, effects=("post",)),
             tools=[Tool("post", lambda what: posted.append(what))],
         )
-        answer = {"output": {"n": 1}, "effects": [{"tool": "post", "args": {"what": "agent"}}]}
-        engine = await bench.engine(
-            flow, dispatch=settings(scripted({"output": answer}), agent("approver", shadow=1.0))
-        )
+        acting = {"output": {"calls": [{"tool": "post", "args": {"what": "agent"}}]}}
+        executor = scripted(acting, {"output": {"n": 1}})
+        engine = await bench.engine(flow, dispatch=settings(executor, agent("approver", shadow=1.0)))
         run = await engine.run("flow")
         assert posted == ["agent"]
         assert await notes(engine, run.id, "handler was here") == []

@@ -341,7 +341,7 @@ def test_nothing_said_is_deterministic_and_operator():
         mode=StepMode.DETERMINISTIC,
         autonomy=AutonomyLevel.OPERATOR,
         temperature=0.0,
-        max_tokens=64_000,
+        max_tokens=8192,
         max_retries=0,
         shadow=0.0,
     )

@@ -205,7 +205,9 @@ CASES = {
     "lost connection, then a good answer": Case(lambda kind: [{"error": "transient"}, *says(FAULT)(kind)]),
     "timeout": Case(twice({"error": "timeout"}), config={"timeout": 0.02}),
     "not successful": Case(lambda kind: [{"output": kind.answer(FAULT), "success": False}]),
-    "success: false": Case(says({"kind": "fault", "success": False})),
+    "success: false": Case(
+        lambda kind: [{"output": kind.answer({"kind": "fault", "success": False}), "calls": kind.calls}]
+    ),
     "no executor": Case(lambda kind: [], no_executor=True),
     "executor unavailable": Case(lambda kind: [], unavailable="SAMPLE_KEY is not set"),
     "no intent": Case(says(FAULT), no_intent=True),

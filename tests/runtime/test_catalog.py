@@ -159,7 +159,7 @@ def test_a_plugin_may_bring_headings_of_its_own(tmp_path):
     assert read_settings(folder=tmp_path, environ={}, headings=headings).get("desk", "language") == "en"
     (tmp_path / "detent.yaml").write_text("plugins: [with_settings.py]\ndesk: {languge: en}\n")
     with pytest.raises(
-        ConfigurationError, match="line 2: unknown key 'desk.languge'. Did you mean 'language'"
+        ConfigurationError, match="detent.yaml:2:8: unknown key 'desk.languge'. Did you mean 'language'"
     ):
         read_settings(folder=tmp_path, environ={}, headings=headings)
 

@@ -14,7 +14,7 @@ from detent.dispatch.config import UNSAID, StepConfig
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.evidence import EvidenceRules
 from detent.engine.step import Step
-from detent.runtime.dispatch_settings import dispatch_settings, place_of
+from detent.runtime.dispatch_settings import dispatch_settings, shown_place
 from detent.runtime.settings import SettingsError, read_settings
 from detent.runtime.wiring import engine_for
 
@@ -62,7 +62,7 @@ def dispatch(folder: Path, text: str, *flows: Flow, environ: dict[str, str] | No
 def problems(folder: Path, text: str, *flows: Flow, **options: Any) -> list[str]:
     with pytest.raises(SettingsError) as caught:
         dispatch(folder, text, *flows, **options)
-    return caught.value.problems
+    return [str(problem) for problem in caught.value.problems]
 
 
 def test_nothing_configured_is_nothing_said(tmp_path):
@@ -101,11 +101,11 @@ def test_a_key_that_names_no_step_names_the_nearest(tmp_path):
     """D-54"""
     found = problems(tmp_path, "steps:\n  mail/anwser: {mode: agent}\n  raed: {}\n  zzz: {}\n")
     assert found == [
-        "detent.yaml, line 2: there is no step 'mail/anwser'. Did you mean 'mail/answer'? "
-        "See: detent steps list",
-        "detent.yaml, line 3: there is no step 'raed'. Did you mean 'read'? See: detent steps list",
-        "detent.yaml, line 4: there is no step 'zzz'. "
-        "If its flow is in a file, list that file under `plugins`. See: detent steps list",
+        "detent.yaml:2:3: E025 there is no step 'mail/anwser'. Did you mean 'mail/answer' or 'mail/read'? "
+        "(steps['mail/anwser'])",
+        "detent.yaml:3:3: E025 there is no step 'raed'. Did you mean 'read'? (steps.raed)",
+        "detent.yaml:4:3: E025 there is no step 'zzz'. See `detent steps list`; "
+        "if its flow is in a file, list that file under `plugins`. (steps.zzz)",
     ]
 
 
@@ -118,8 +118,8 @@ def test_an_unknown_agent_and_what_agents_cannot_say_are_told(tmp_path):
     """D-54, D-52"""
     found = problems(tmp_path, "agents:\n  dispach: {}\n  dispatch: {timeout: 3}\n")
     assert found == [
-        "detent.yaml, line 2: there is no agent 'dispach'. Did you mean 'dispatch'? Agents: dispatch.",
-        "detent.yaml, line 3: agents.dispatch: timeout belongs to a step, in its own configuration or under "
+        "detent.yaml:2:3: E025 there is no agent 'dispach'. Did you mean 'dispatch'? (agents.dispach)",
+        "detent.yaml:3:14: agents.dispatch: timeout belongs to a step, in its own configuration or under "
         "`steps`; here stand provider, model_id, temperature, max_tokens.",
     ]
 
@@ -142,14 +142,14 @@ def test_all_problems_of_all_layers_are_told_at_once_with_their_lines(tmp_path):
         "autonomy: {demote: {hard: 9, window: 2}}\n",
     )
     assert [one.split(" is ")[0].split(";")[0] for one in found] == [
-        "detent.yaml, line 4: steps.read: mode",
-        "detent.yaml, line 6: steps.read: budget.tokens",
-        "detent.yaml, line 11: model has id and model_id, which mean the same",
-        "detent.yaml, line 11: model: temperature",
-        "detent.yaml, line 12: autonomy.demote: Rules of evidence: demote_hard (9)",
-        "detent.yaml, line 1: 'models.big.kind'",
-        "detent.yaml, line 10: steps.answer: there",
-        "detent.yaml, line 9: step 'mail/answer', steps.answer: allowed_tools names 'desk.lok', "
+        "detent.yaml:4:5: steps.read: mode",
+        "detent.yaml:6:7: steps.read: budget.tokens",
+        "detent.yaml:11:9: model: id and model_id mean the same",
+        "detent.yaml:11:29: model: temperature",
+        "detent.yaml:12:12: autonomy.demote: Rules of evidence: demote_hard (9)",
+        "detent.yaml:1:16: 'models.big.kind'",
+        "detent.yaml:10:5: steps.answer: there",
+        "detent.yaml:9:5: step 'mail/answer', steps.answer: allowed_tools names 'desk.lok', "
         "which the step does not declare. Did you mean 'desk.look'? It declares: desk.look, desk.send.",
     ]
 
@@ -157,14 +157,14 @@ def test_all_problems_of_all_layers_are_told_at_once_with_their_lines(tmp_path):
 def test_layers_that_do_not_add_up_are_told_with_the_line_of_the_field(tmp_path):
     found = problems(tmp_path, "steps:\n  read:\n    timeout: 3\n    prompt_suffix: Be brief.\n")
     assert found == [
-        "detent.yaml, line 4: step 'mail/read', steps.read: prompt_suffix is for agents, "
+        "detent.yaml:4:5: step 'mail/read', steps.read: prompt_suffix is for agents, "
         "but no layer says mode: agent (and shadow is off)."
     ]
 
 
 def test_options_no_model_can_be_made_of_are_told_before_a_run_begins(tmp_path):
     text = "models: {big: {kind: ollama, base_ulr: x}}\nsteps: {read: {mode: %s}}\n"
-    assert "detent.yaml, line 1: models.big: " in problems(tmp_path, text % "agent")[0]
+    assert "detent.yaml:1:10: models.big: " in problems(tmp_path, text % "agent")[0]
     # Nobody asks it, so nobody needs it to be right.
     assert dispatch(tmp_path, text % "deterministic").steps
 
@@ -176,7 +176,7 @@ def test_a_prompt_file_is_read_from_beside_the_file_that_names_it(tmp_path):
     text = "steps: {read: {mode: agent, prompt_file: %s}}"
     assert dispatch(tmp_path, text % "prompts/read.md").steps["read"].prompt_text == "Read between the lines."
     assert problems(tmp_path, text % "gone.md") == [
-        f"detent.yaml, line 1: steps.read: prompt_file {tmp_path / 'gone.md'} cannot be read: "
+        f"detent.yaml:1:29: steps.read: prompt_file {tmp_path / 'gone.md'} cannot be read: "
         f"No such file or directory."
     ]
 
@@ -191,16 +191,16 @@ def test_a_variable_can_switch_a_step(tmp_path):
     found = dispatch(tmp_path, "", environ=environ)
     assert found.steps == {"mail/read": StepConfig(mode=StepMode.AGENT)}
     settings = read_settings(folder=tmp_path, environ=environ)
-    assert place_of(settings, "steps.mail/read", "mode") == "DETENT__STEPS__MAIL_READ__MODE"
+    assert shown_place(settings, "steps.mail/read", "mode") == "DETENT__STEPS__MAIL_READ__MODE"
 
 
 def test_places_are_known_for_what_files_say_and_for_nothing_else(tmp_path):
     (tmp_path / "detent.yaml").write_text("model: {id: m}\nsteps: {read: {timeout: 3}}\n")
     settings = read_settings(folder=tmp_path, environ={})
-    assert place_of(settings, "model", "model_id") == "detent.yaml, line 1"
-    assert place_of(settings, "steps.read", "timeout") == "detent.yaml, line 2"
-    assert place_of(settings, "inline", "timeout") is None
-    assert place_of(settings, "default", "mode") is None
+    assert shown_place(settings, "model", "model_id") == "detent.yaml:1:9"
+    assert shown_place(settings, "steps.read", "timeout") == "detent.yaml:2:16"
+    assert shown_place(settings, "inline", "timeout") is None
+    assert shown_place(settings, "default", "mode") is None
 
 
 def test_secrets_are_taken_from_the_environment(tmp_path):

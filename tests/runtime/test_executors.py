@@ -90,11 +90,11 @@ def test_relative_paths_start_from_the_file_that_says_them(tmp_path):
     [
         ("", "There is no provider 'big'. Providers: openai, ollama"),
         ("models: {bigg: {kind: openai}}", "There is no provider 'big'. Did you mean 'bigg'?"),
-        ("models: {big: {}}", "detent.yaml, line 1: 'models.big' needs a kind: openai, ollama"),
-        ("models: {big: openai}", "detent.yaml, line 1: 'models.big' takes named values"),
+        ("models: {big: {}}", "detent.yaml:1:10: 'models.big' needs a kind: openai, ollama"),
+        ("models: {big: openai}", "detent.yaml:1:10: 'models.big' takes named values"),
         (
             "models: {big: {kind: opnai}}",
-            "line 1: 'models.big.kind' is not a kind of model. Did you mean 'openai'?",
+            "detent.yaml:1:16: 'models.big.kind' is not a kind of model. Kinds: openai, ",
         ),
         ("models: {big: {kind: openai, id: a, model_id: b}}", "'models.big' has id and model_id"),
         ("models: {big: {kind: openai, model_id: 3}}", "'models.big.model_id' takes the name of a model"),
@@ -110,14 +110,14 @@ def test_a_provider_that_makes_no_sense_says_so(tmp_path, text, told):
 def test_an_option_nobody_knows_is_told_with_the_line_of_its_provider(tmp_path):
     found = executors(tmp_path, "\nmodels: {big: {kind: ollama, base_ulr: x}}")
     assert found.refused("big") is not None
-    assert str(found.refused("big")).startswith("detent.yaml, line 2: models.big: ")
+    assert str(found.refused("big")).startswith("detent.yaml:2:10: models.big: ")
     assert executors(tmp_path, "models: {big: {kind: ollama}}").refused("big") is None
 
 
 def test_an_address_without_a_provider_is_told(tmp_path):
     found = executors(tmp_path, "model: {base_url: 'http://127.0.0.1:1'}")
-    assert found.problems() == [
-        "detent.yaml, line 1: 'model.base_url' belongs to a provider; name it with model.provider."
+    assert [str(problem) for problem in found.problems()] == [
+        "detent.yaml:1:9: 'model.base_url' belongs to a provider; name it with model.provider."
     ]
 
 

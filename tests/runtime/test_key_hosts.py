@@ -160,3 +160,18 @@ def test_a_store_that_the_environment_names_is_the_users_own_choice(tmp_path, en
     settings = settings_of(tmp_path, STORE, {**environ, "DETENT_STORE": "postgresql://ada@db.example/runs"})
     (use,) = key_uses(settings)
     assert not use.project
+
+
+def test_default_variables_of_mail_servers_are_those_of_the_models(tmp_path, environ):
+    from detent.adapters.mail.settings import MailSettings
+    from detent.apps.warranty.settings import Mail
+
+    text = "mail: {sink: smtp, source: imap, smtp: {host: s.example}, imap: {host: i.example}}"
+    mail_uses = {use[:2] for use in key_uses(settings_of(tmp_path, text, environ))}
+    for model in (MailSettings, Mail):
+        mail = model()
+        assert mail_uses >= {
+            (mail.smtp.user_env, "s.example"), (mail.smtp.password_env, "s.example"),
+            (mail.imap.user_env, "i.example"), (mail.imap.password_env, "i.example"),
+        }  # fmt: skip
+    assert len(mail_uses) == 8

@@ -87,17 +87,17 @@ mcp:
 """
         with pytest.raises(SettingsError) as caught:
             mcp_servers(read(tmp_path, text))
-        assert [problem.partition(": ")[::2] for problem in caught.value.problems] == [
-            ("detent.yaml, line 5", "'mcp.docs.querys' is unknown. Did you mean 'queries'?"),
-            ("detent.yaml, line 4", "'mcp.docs.command' takes a list: the program, then its arguments."),
-            ("detent.yaml, line 7", "'mcp.docs.effects.add.idempotent' takes true or false."),
-            ("detent.yaml, line 9", "'mcp.other.url' takes an http or https address."),
+        assert [str(problem).partition(": ")[::2] for problem in caught.value.problems] == [
+            ("detent.yaml:5:5", "'mcp.docs.querys' is unknown. Did you mean 'queries'?"),
+            ("detent.yaml:4:5", "'mcp.docs.command' takes a list: the program, then its arguments."),
+            ("detent.yaml:7:13", "'mcp.docs.effects.add.idempotent' takes true or false."),
+            ("detent.yaml:9:5", "'mcp.other.url' takes an http or https address."),
             (
-                "detent.yaml, line 11",
+                "detent.yaml:11:15",
                 "'mcp.other.headers.Authorization' takes the name of an environment variable, in capital "
                 "letters, never the value itself.",
             ),
-            ("detent.yaml, line 12", "'mcp.third' takes named values: a command or a url, and its tools."),
+            ("detent.yaml:12:3", "'mcp.third' takes named values: a command or a url, and its tools."),
         ]
 
     def test_a_secret_elsewhere_under_the_heading_is_still_refused(self, tmp_path):
@@ -130,7 +130,7 @@ class TestAttaching:
         flow = flow_of(queries=("docs.serch",), effects=("docs.add",))
         with pytest.raises(SettingsError) as caught:
             mcp_for(read(tmp_path, WHOLE), [flow])
-        first, second = caught.value.problems
+        first, second = map(str, caught.value.problems)
         assert "flow 'flow', step 'work': the MCP server 'docs' declares no tool 'serch'" in first
         assert "Did you mean 'docs.search'?" in first
         assert "mcp.docs.queries or mcp.docs.effects" in second

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from detent.authoring.problem import Place, Problem
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.settings import SettingsError, known_secrets, read_settings
 
@@ -18,7 +19,7 @@ def read(folder: Path, text: str | None = None, name: str = "detent.yaml", **opt
 def problems(folder: Path, text: str, **options) -> list[str]:
     with pytest.raises(SettingsError) as caught:
         read(folder, text, **options)
-    return caught.value.problems
+    return [str(problem) for problem in caught.value.problems]
 
 
 def test_without_a_file_there_are_no_settings(tmp_path):
@@ -64,17 +65,30 @@ def test_paths_are_relative_to_whoever_said_them(tmp_path):
 def test_all_problems_are_told_at_once_with_line_and_nearest_name(tmp_path):
     found = problems(tmp_path, "stor: x.db\nbudget:\n  step: 3\n  tokens: -1\nconcurrency: none\n")
     assert found == [
-        "detent.yaml, line 1: unknown heading 'stor'. Did you mean 'store'?",
-        "detent.yaml, line 3: unknown key 'budget.step'. Did you mean 'steps'?",
-        "detent.yaml, line 4: 'budget.tokens' takes a number above 0.",
-        "detent.yaml, line 5: 'concurrency' takes a whole number of 1 or more.",
+        "detent.yaml:1:1: unknown heading 'stor'. Did you mean 'store'?",
+        "detent.yaml:3:3: unknown key 'budget.step'. Did you mean 'steps'?",
+        "detent.yaml:4:3: 'budget.tokens' takes a number above 0.",
+        "detent.yaml:5:1: 'concurrency' takes a whole number of 1 or more.",
     ]
+
+
+def test_a_problem_has_place_path_and_suggestions(tmp_path):
+    with pytest.raises(SettingsError) as caught:
+        read(tmp_path, "budget:\n  step: 3\n", environ={"DETENT__CONCURRENCY": "0"})
+    assert caught.value.problems == [
+        Problem("", "unknown key 'budget.step'.", Place("detent.yaml", 2, 3), "budget.step", ("steps",)),
+        Problem(
+            "", "'concurrency' takes a whole number of 1 or more.", Place("DETENT__CONCURRENCY", 0, 0),
+            "concurrency",
+        ),
+    ]  # fmt: skip
+    assert caught.value.problems[1].to_plain()["line"] is None
 
 
 def test_one_problem_is_one_sentence(tmp_path):
     with pytest.raises(SettingsError) as caught:
         read(tmp_path, "logging: {levle: info}")
-    assert str(caught.value) == "detent.yaml, line 1: unknown key 'logging.levle'. Did you mean 'level'?"
+    assert str(caught.value) == "detent.yaml:1:11: unknown key 'logging.levle'. Did you mean 'level'?"
 
 
 def test_an_unknown_key_in_the_environment_names_its_variable(tmp_path):
@@ -108,9 +122,9 @@ def test_the_name_of_a_secrets_variable_is_no_secret(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("store: [", "detent.yaml, line 1: This is not valid YAML"),
+        ("store: [", "detent.yaml:1:9: This is not valid YAML"),
         ("- a\n- b\n", "holds headings"),
-        ("store: a\nstore: b\n", "line 2: The key 'store' is defined twice"),
+        ("store: a\nstore: b\n", "detent.yaml:2:1: The key 'store' is defined twice"),
     ],
 )
 def test_a_file_that_cannot_be_read_says_where(tmp_path, text, said):
@@ -132,7 +146,7 @@ def test_headings_of_flows_are_asked_for_only_when_needed(tmp_path):
     }
     assert asked
     assert problems(tmp_path, "warranty: {languag: en}", headings=headings) == [
-        "detent.yaml, line 1: unknown key 'warranty.languag'. Did you mean 'language'?"
+        "detent.yaml:1:12: unknown key 'warranty.languag'. Did you mean 'language'?"
     ]
 
 
@@ -193,8 +207,8 @@ def test_steps_models_and_agents_are_laid_over_each_other_field_by_field(tmp_pat
 def test_every_key_knows_its_file_and_line(tmp_path):
     environ = own(tmp_path, "\nsteps:\n  a:\n    mode: agent\n    timeout: 3\n")
     settings = read(project(tmp_path), "steps: {a: {timeout: 4}}", environ=environ)
-    assert settings.place("steps", "a", "mode") == "~/.config/detent/detent.yaml, line 4"
-    assert settings.place("steps", "a", "timeout") == "detent.yaml, line 1"
+    assert str(settings.place("steps", "a", "mode")) == "~/.config/detent/detent.yaml:4:5"
+    assert str(settings.place("steps", "a", "timeout")) == "detent.yaml:1:13"
     assert settings.base("steps", "a", "mode") == tmp_path / "home" / ".config" / "detent"
     assert settings.base("steps", "a", "timeout") == tmp_path / "project"
     assert settings.base("steps", "a", "prompt_file") == tmp_path / "project"
@@ -216,18 +230,18 @@ def test_a_mistake_in_the_users_file_names_that_file(tmp_path):
     environ = own(tmp_path, "\nmodel: {api_key: abc}\nstor: x")
     with pytest.raises(SettingsError) as caught:
         read(project(tmp_path), "budget: {step: 1}", environ=environ)
-    found = caught.value.problems
-    assert found[0].startswith("~/.config/detent/detent.yaml, line 2: 'model.api_key' does not belong")
-    assert any(one.startswith("~/.config/detent/detent.yaml, line 3: unknown heading") for one in found)
-    assert any(one.startswith("detent.yaml, line 1: unknown key 'budget.step'") for one in found)
+    found = [str(problem) for problem in caught.value.problems]
+    assert found[0].startswith("~/.config/detent/detent.yaml:2:9: 'model.api_key' does not belong")
+    assert any(one.startswith("~/.config/detent/detent.yaml:3:1: unknown heading") for one in found)
+    assert any(one.startswith("detent.yaml:1:10: unknown key 'budget.step'") for one in found)
 
 
 def test_a_variable_reaches_a_step_whose_name_no_variable_can_spell(tmp_path):
     text = "steps: {commit-message: {timeout: 4}}"
     settings = read(tmp_path, text, environ={"DETENT__STEPS__COMMIT_MESSAGE__MODE": "agent"})
     assert settings.get("steps") == {"commit-message": {"timeout": 4, "mode": "agent"}}
-    assert settings.place("steps", "commit-message", "mode") == "DETENT__STEPS__COMMIT_MESSAGE__MODE"
-    assert settings.place("steps", "commit-message", "timeout") == "detent.yaml, line 1"
+    assert str(settings.place("steps", "commit-message", "mode")) == "DETENT__STEPS__COMMIT_MESSAGE__MODE"
+    assert str(settings.place("steps", "commit-message", "timeout")) == "detent.yaml:1:26"
 
 
 # -- dispatch -----------------------------------------------------------------------------------------------
@@ -256,16 +270,16 @@ def test_rules_of_evidence_and_prices_are_checked_with_their_lines(tmp_path):
     )
     assert sorted(found) == sorted(
         [
-            "detent.yaml, line 1: unknown key 'agreement.windw'. Did you mean 'window'?",
-            "detent.yaml, line 1: 'agreement.min_n' takes a whole number of 1 or more.",
-            "detent.yaml, line 1: 'agreement.min_lower95' takes a share from 0 to 1.",
-            "detent.yaml, line 3: 'autonomy.demote.hard' takes a whole number of 1 or more.",
-            "detent.yaml, line 3: 'autonomy.demote.enabled' takes true or false.",
-            "detent.yaml, line 3: 'autonomy.demote.floor' takes one of "
+            "detent.yaml:1:39: unknown key 'agreement.windw'. Did you mean 'window'?",
+            "detent.yaml:1:13: 'agreement.min_n' takes a whole number of 1 or more.",
+            "detent.yaml:1:23: 'agreement.min_lower95' takes a share from 0 to 1.",
+            "detent.yaml:3:41: 'autonomy.demote.hard' takes a whole number of 1 or more.",
+            "detent.yaml:3:12: 'autonomy.demote.enabled' takes true or false.",
+            "detent.yaml:3:28: 'autonomy.demote.floor' takes one of "
             "operator, collaborator, consultant, approver.",
-            "detent.yaml, line 5: 'prices.m.input' takes USD per million tokens, 0 or more.",
-            "detent.yaml, line 6: 'prices.n' takes both input and output.",
-            "detent.yaml, line 7: 'prices.o' takes both input and output.",
+            "detent.yaml:5:7: 'prices.m.input' takes USD per million tokens, 0 or more.",
+            "detent.yaml:6:3: 'prices.n' takes both input and output.",
+            "detent.yaml:7:3: 'prices.o' takes both input and output.",
         ]
     )
 
@@ -292,9 +306,9 @@ def test_a_first_problem_makes_no_false_ones_of_headings_that_applications_bring
     (tmp_path / "detent.yaml").write_text("desk: {size: 1}\nsteps: {}\nsteps: {}\ndeks: {}\n")
     with pytest.raises(SettingsError) as caught:
         read_settings(folder=tmp_path, environ={}, headings=lambda settings: {"desk": {"size": None}})
-    said = "\n".join(caught.value.problems)
+    said = str(caught.value)
     assert "The key 'steps' is defined twice" in said
-    assert "unknown heading 'deks'. Did you mean 'desk'?" in said
+    assert "unknown heading 'deks'. Did you mean 'desk'" in said
     assert len(caught.value.problems) == 2
 
 
@@ -323,12 +337,12 @@ def test_headings_that_cannot_be_asked_for_are_not_called_unknown(tmp_path):
     ],
 )
 def test_a_merge_key_is_refused_wherever_it_stands(tmp_path, text, line):
-    with pytest.raises(ConfigurationError, match=rf"(?m)^ *detent.yaml, line {line}: .*(merge key|The tag)"):
+    with pytest.raises(ConfigurationError, match=rf"(?m)^ *detent.yaml:{line}:\d: .*(merge key|The tag)"):
         read(tmp_path, text)
 
 
 def test_a_key_that_is_put_together_is_refused(tmp_path):
-    with pytest.raises(ConfigurationError, match="line 1: A key must be text"):
+    with pytest.raises(ConfigurationError, match="detent.yaml:1:3: A key must be text"):
         read(tmp_path, "? !!str {=: plugins}\n: [./theirs.py]\n")
 
 

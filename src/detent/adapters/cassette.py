@@ -3,11 +3,15 @@
 A cassette is JSON lines: a header, then one line per interaction, written as soon as it is over. Playing one
 asks nobody: an interaction is found by its request, not by its time, so that concurrent ones may come in
 another order. A request that was not recorded is a `CassetteMismatch`, never a guess.
+
+Secrets are not written: known values are masked, and a mark that stands for a secret in one run matches the
+mark of the same secret in another.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -34,6 +38,11 @@ LARGEST = 256 * 1024 * 1024
 
 LONGEST_SHOWN = 200
 """Characters shown of each side of a difference."""
+
+MASKED = "***"
+"""Written in place of a secret."""
+_MARK = re.compile(r"\*\*\*([^*:\s]+):[0-9a-f]{12}\*\*\*")
+"""A mark in place of a secret input: its name, and a number that differs in every run."""
 
 NOT_THERE = "(nothing)"
 """Shown in a difference for a side that has no value there."""
@@ -108,21 +117,37 @@ class RecordedError(DetentError):
 class Recorder:
     """A tape that writes a cassette. The file is opened at once, so that a bad path fails before the run."""
 
-    def __init__(self, path: str | Path, overwrite: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        overwrite: bool = False,
+        *,
+        flows: Iterable[str] = (),
+        secrets: Iterable[str] = (),
+    ) -> None:
+        """Open a new file for the runs of these flows; the values of `secrets` are masked in it.
+
+        Raises:
+            ConfigurationError: it exists, is a folder, or cannot be written.
+        """
         self.path = Path(path)
         self.recorded = 0
         """Interactions written so far."""
         self._failed: OSError | None = None
+        self._secrets = _longest_first(secrets)
         try:
             self._file: IO[bytes] = open_private(self.path, "wb" if overwrite else "xb", buffering=0)
         except FileExistsError:
+            if self.path.is_dir():
+                raise ConfigurationError(f"{self.path} is a folder; name a new file in it.") from None
             raise ConfigurationError(
-                f"{self.path} already exists. Record to another file, or say that it may be overwritten."
+                f"{self.path} already exists and is not overwritten. Record to another file, or delete it."
             ) from None
         except OSError as error:
             raise ConfigurationError(f"{self.path} cannot be written: {error.strerror or error}.") from error
         # Looked up and not imported: `detent` itself imports rooms above this one.
-        self._write({"cassette": VERSION, "detent": import_module("detent").__version__})
+        header: dict[str, Any] = {"cassette": VERSION, "detent": import_module("detent").__version__}
+        self._write({**header, "flows": list(flows)} if flows else header)
         if self._failed is not None:
             self._file.close()
             raise ConfigurationError(f"{self.path} cannot be written: {self._failed.strerror}.")
@@ -136,7 +161,7 @@ class Recorder:
             "where": call.where,
             "step": call.step,
             "subject": call.subject,
-            "request": to_plain(call.request, "request"),
+            "request": _masked(to_plain(call.request, "request"), self._secrets),
         }
         if _inside.get():
             line["inside"] = True
@@ -146,12 +171,17 @@ class Recorder:
         except (asyncio.CancelledError, TapeError):
             raise
         except Exception as error:
-            self._write({**line, "error": _error_to_plain(error)})
+            self._write({**line, "error": _masked(_error_to_plain(error), self._secrets)})
             raise
         finally:
             _inside.reset(outer)
-        self._write({**line, "answer": answer})
+        self._write({**line, "answer": _masked(answer, self._secrets)})
         return answer
+
+    def discard(self) -> None:
+        """Close the file and delete it."""
+        self._file.close()
+        self.path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Finish the file; raises if something could not be written."""
@@ -231,6 +261,8 @@ class Cassette(NamedTuple):
     interactions: tuple[Interaction, ...]
     detent: str
     """The version that recorded it."""
+    flows: tuple[str, ...] = ()
+    """The flows whose runs were recorded; empty if the file does not say."""
     cut: int | None = None
     """Number of the last line, if the recording broke off in the middle of it."""
 
@@ -266,7 +298,9 @@ def read_cassette(path: str | Path) -> Cassette:
         except ConfigurationError:
             cut = number
             logger.warning("cassette.cut_off", path=str(path), line=number)
-    return Cassette(tuple(interactions), str(header.get("detent", "")), cut)
+    flows = header.get("flows")
+    named = tuple(map(str, flows)) if isinstance(flows, list) else ()
+    return Cassette(tuple(interactions), str(header.get("detent", "")), named, cut)
 
 
 def _header(path: Path, line: bytes) -> Mapping[str, Any]:
@@ -336,9 +370,17 @@ class Player:
 
     plays = True
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, secrets: Iterable[str] = ()) -> None:
+        """Read a cassette; the values of `secrets` are masked in requests, as they were when recorded.
+
+        Raises:
+            ConfigurationError: it cannot be read, is too large, or is no cassette.
+        """
         self.path = Path(path)
+        self._secrets = _longest_first(secrets)
         self._cassette = read_cassette(self.path)
+        self.played = 0
+        """Interactions played so far."""
         self._channels: dict[Channel, _Channel] = {}
         for interaction in self._cassette.interactions:
             self._channels.setdefault(interaction.channel, _Channel()).add(interaction)
@@ -350,19 +392,26 @@ class Player:
         """The line in the middle of which the recording broke off, if it did."""
         return self._cassette.cut
 
+    @property
+    def flows(self) -> tuple[str, ...]:
+        """The flows whose runs were recorded; empty if the file does not say."""
+        return self._cassette.flows
+
     async def through(self, call: TapeCall, work: Callable[[], Awaitable[Any]]) -> Any:
         """The answer recorded for this request; `work` is not called."""
-        request = to_plain(call.request, "request")
+        request = _masked(to_plain(call.request, "request"), self._secrets)
         channel = self._channels.get((call.kind, call.where, call.step, call.subject))
-        interaction = channel.take(digest(request)) if channel is not None else None
+        interaction = channel.take(_identity(request)) if channel is not None else None
         if interaction is None:
             mismatch = self._mismatch(call, request, channel)
             self.mismatches.append(mismatch)
             raise mismatch
+        self.played += 1
         await asyncio.sleep(0)  # as in the recorded run, other tasks get their turn
+        marks = _marks_between(interaction.request, request)
         if interaction.error is not None:
-            raise _error_from_plain(interaction.error)
-        return copied(interaction.answer)
+            raise _error_from_plain(_replaced(interaction.error, marks))
+        return _replaced(interaction.answer, marks) if marks else copied(interaction.answer)
 
     def unplayed(self) -> list[Interaction]:
         """The interactions that were recorded and never asked for, in the file's order.
@@ -389,7 +438,7 @@ class Player:
                 call,
                 f"asked more often than recorded ({times}). Record it again if this is right.",
             )
-        difference = first_difference(recorded.request, request)
+        difference = first_difference(_unmarked(recorded.request), _unmarked(request))
         return CassetteMismatch(
             self.path, call, f"asked for something else than recorded.\n{difference}",
             line=recorded.line, difference=difference,
@@ -425,9 +474,8 @@ class _Channel:
     def add(self, interaction: Interaction) -> None:
         self.count += 1
         self._order.append(interaction)
-        self._by_request.setdefault((interaction.inside, digest(interaction.request)), deque()).append(
-            interaction
-        )
+        identity = _identity(interaction.request)
+        self._by_request.setdefault((interaction.inside, identity), deque()).append(interaction)
 
     def take(self, request: str) -> Interaction | None:
         """The next interaction with this request that is not taken; one an agent asked for comes last."""
@@ -443,6 +491,56 @@ class _Channel:
         while self._order and self._order[0].line in self._taken:
             self._order.popleft()
         return (interaction for interaction in self._order if interaction.line not in self._taken)
+
+
+# -- secrets ------------------------------------------------------------------------------------------------
+
+
+def _longest_first(secrets: Iterable[str]) -> dict[str, str]:
+    """What is written in place of each secret, the longest first, because one may contain another."""
+    return dict.fromkeys(sorted(filter(None, secrets), key=len, reverse=True), MASKED)
+
+
+def _masked(value: Any, secrets: Mapping[str, str]) -> Any:
+    return _replaced(value, secrets) if secrets else value
+
+
+def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
+    """A plain value with texts replaced inside its texts, keys included."""
+
+    def change(text: str) -> str:
+        for old, new in texts.items():
+            text = text.replace(old, new)
+        return text
+
+    return _changed(value, change)
+
+
+def _unmarked(value: Any) -> Any:
+    """A plain value in which the marks of secrets are the same in every run."""
+    return _changed(value, lambda text: _MARK.sub(r"***\1***", text) if MASKED in text else text)
+
+
+def _changed(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {change(key): _changed(item, change) for key, item in value.items()}
+    return [_changed(item, change) for item in value] if isinstance(value, list) else value
+
+
+def _identity(request: Any) -> str:
+    """What a request is found by."""
+    return digest(_unmarked(request))
+
+
+def _marks_between(recorded: Any, asked: Any) -> dict[str, str]:
+    """The marks of a recorded request, each with the mark that the same secret has in this run."""
+    text = canonical(asked)
+    if MASKED not in text:
+        return {}
+    pairs = zip(_MARK.finditer(canonical(recorded)), _MARK.finditer(text), strict=False)
+    return {old.group(): new.group() for old, new in pairs}
 
 
 # -- differences --------------------------------------------------------------------------------------------

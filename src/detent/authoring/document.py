@@ -13,10 +13,13 @@ whose meaning has changed.
 
 from __future__ import annotations
 
+import errno
 import math
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -91,6 +94,18 @@ def _bare(place: Place | None) -> str | None:
 
 
 _PLAIN_KEY = re.compile(r"[\w-]+")
+
+
+def file_bytes(file: Path, most: int = -1) -> bytes:
+    """Return the content of a file, at most `most` bytes of it.
+
+    Raises:
+        OSError: it cannot be read, or it is a pipe or device, whose content may never end.
+    """
+    if not stat.S_ISREG(mode := file.stat().st_mode) and not stat.S_ISDIR(mode):
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file")
+    with file.open("rb") as stream:
+        return stream.read(most)
 
 
 def below(path: str, part: str | int) -> str:

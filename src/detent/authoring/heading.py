@@ -1,17 +1,20 @@
-"""Headings of settings that a pydantic model checks: the keys allowed there, and its errors in our words."""
+"""Headings of settings that a pydantic model checks: the keys allowed there, and its errors as problems."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
-from detent.kernel.errors import nearest
+from detent.authoring.names import Nearest
+from detent.authoring.problem import NOWHERE, Place, Problem
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
-UNKNOWN = "extra_forbidden"
+_UNKNOWN = "extra_forbidden"
 """pydantic's code of a key that the model does not have."""
+Placed = Callable[[Sequence[str]], Place]
+"""The place of a key, given the keys that lead to it."""
 
 
 def heading_keys(model: Any) -> dict[str, Any]:
@@ -24,18 +27,27 @@ def heading_keys(model: Any) -> dict[str, Any]:
 
 
 def heading_problems(
-    error: ValidationError, model: type[BaseModel], heading: str
-) -> Iterator[tuple[tuple[str, ...], str, str]]:
-    """The errors of a heading: the keys that lead to each, pydantic's code, and a sentence."""
+    error: ValidationError,
+    model: type[BaseModel],
+    heading: str,
+    place: Placed = lambda keys: NOWHERE,
+    *,
+    unknown: bool = True,
+) -> Iterator[Problem]:
+    """The problems of a heading; without `unknown`, only those with the values of known keys."""
+    nearest = Nearest()
     for detail in error.errors(include_url=False, include_input=False):
         keys = (heading, *(str(part) for part in detail["loc"]))
-        yield keys, detail["type"], _sentence(keys, detail["type"], str(detail["msg"]), model)
+        path = ".".join(keys)
+        if detail["type"] != _UNKNOWN:
+            message = _sentence(path, detail["type"], str(detail["msg"]))
+            yield Problem("", message, place(keys), path)
+        elif unknown:
+            meant = nearest.of(keys[-1], _known_below(model, keys[1:-1]))
+            yield Problem("", f"unknown key '{path}'.", place(keys), path, meant)
 
 
-def _sentence(keys: tuple[str, ...], code: str, message: str, model: type[BaseModel]) -> str:
-    key = ".".join(keys)
-    if code == UNKNOWN:
-        return f"unknown key '{key}'.{nearest(keys[-1], _known_below(model, keys[1:-1]))}"
+def _sentence(key: str, code: str, message: str) -> str:
     if code == "missing":
         return f"'{key}' is missing."
     message = message.removeprefix("Value error, ")

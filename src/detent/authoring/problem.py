@@ -15,12 +15,13 @@ class Place(NamedTuple):
     """A position in a file; lines and columns count from 1."""
 
     file: str
-    """The file's name in messages."""
+    """The file's name in messages; for a value from elsewhere, such as an environment variable, its name."""
     line: int
+    """0 for a place without lines."""
     column: int = 1
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
 NOWHERE = Place("", 0, 0)
@@ -47,15 +48,17 @@ class Problem(NamedTuple):
     def __str__(self) -> str:
         place = f"{Place(*self.place)}:" if self.place != NOWHERE else ""
         meant = f" Did you mean {either(self.suggestions)}?" if self.suggestions else ""
-        path = f" ({self.path})" if self.path and f"'{self.path}'" not in self.message else ""
+        named = f"'{self.path}'" in self.message or self.message.startswith(f"{self.path}: ")
+        path = f" ({self.path})" if self.path and not named else ""
         return " ".join(filter(None, (place, self.code, f"{self.message}{meant}{path}")))
 
     def to_plain(self) -> dict[str, Any]:
         """The record that `--json` and `--format json` print."""
-        file, line, column = self.place if self.place != NOWHERE else (None, None, None)
+        file, line, column = self.place
         return {
-            "code": self.code, "severity": self.severity, "message": self.message, "file": file, "line": line,
-            "column": column, "path": self.path, "suggestion": list(self.suggestions),
+            "code": self.code, "severity": self.severity, "message": self.message, "file": file or None,
+            "line": line or None, "column": column or None, "path": self.path,
+            "suggestion": list(self.suggestions),
         }  # fmt: skip
 
 

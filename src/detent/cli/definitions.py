@@ -85,7 +85,11 @@ def check(
     options: Options,
     targets: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FLOW|FILE]...", help="What to check; everything when left out."),
+        typer.Argument(
+            metavar="[FLOW|FILE]...",
+            help="What to check; when left out, everything in the project but Python files that are not "
+            "under `plugins`.",
+        ),
     ] = None,
     strict: Strict = False,
 ) -> int:
@@ -131,6 +135,7 @@ def _checked(
     workspace: Workspace, targets: Iterable[str] | None, kind: Kind | None
 ) -> Iterable[tuple[str, Checked]]:
     from detent.kernel.errors import ConfigurationError
+    from detent.runtime.catalog import shortened
     from detent.runtime.plugs import Checked, checked_flow
 
     if targets is None:
@@ -147,7 +152,7 @@ def _checked(
         except ConfigurationError as error:
             if kind is not None:
                 raise
-            yield target, Checked(target, _located(error))
+            yield target, Checked(shortened(target), _located(error))
         else:
             for flow, place in sources:
                 yield target, checked_flow(flow, workspace.catalog)._replace(place=place)
@@ -158,14 +163,15 @@ def _checked(
 
 
 def _everything_checked(workspace: Workspace, kind: Kind | None) -> Iterable[tuple[str, Checked]]:
-    """Check every definition of a kind; or every definition of the project or the user, every flow made by
-    code, and the applications that the project is set up for."""
+    """Check every definition of a kind; or every definition of the project or the user, even if only its path
+    finds it, every flow made by code, and the applications that the project is set up for."""
     from detent.kernel.errors import ConfigurationError
     from detent.runtime.plugs import Checked, apps, checked_flow
 
     catalog, settings = workspace.catalog, workspace.settings
     for definitions in catalog.every_definitions() if kind is None else [catalog.definitions(kind)]:
         paths = list(definitions.paths(shipped=kind is not None))
+        paths += [path for path in definitions.loose() if path not in paths] if kind is None else []
         for checked in definitions.check(paths) if paths or kind is not None else ():
             yield checked.place or checked.name, checked
     if kind is not None:

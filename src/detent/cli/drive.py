@@ -60,7 +60,10 @@ async def drive(
     def again() -> str:
         return workspace.command("resume", *(target or ["--all"]))
 
-    with graceful(lambda: f"Go on with: {again()}") as stop, lines if shown else nullcontext():
+    def going_on() -> str:
+        return "The run is not kept." if workspace.forgets else f"Go on with: {again()}"
+
+    with graceful(going_on) as stop, lines if shown else nullcontext():
         target[:] = [await begin()]
         if not detach:
             await until_stopped(engine, stop, _finished(engine, target[0]), engine.active.runs_under_way)
@@ -78,7 +81,8 @@ async def drive(
     elif not stopped:
         say(own.id)
     if stopped:
-        warn(f"Stopped. The run is kept and can go on: {workspace.command('resume', result.id)}")
+        kept = f" The run is kept and can go on: {workspace.command('resume', result.id)}"
+        warn(f"Stopped.{'' if workspace.forgets else kept}")
         return INTERRUPTED
     return 0 if detach else run_status.exit_code(result.status)
 

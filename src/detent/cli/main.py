@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
 from copy import copy
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -157,6 +159,9 @@ def _failed(error: Exception, debug: bool) -> int:
     if isinstance(error, DetentError):
         _warn(str(error))
         return error.exit_code
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        _warn(f"'{Path(str(error.filename)).name[:40]}…' is too long for a name.")
+        return 2
     message = " ".join(str(error).split())
     where = "see above" if debug else "set DETENT_DEBUG=1 to see where it happened"
     _warn(

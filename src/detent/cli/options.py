@@ -72,7 +72,9 @@ class Options:
     ] = None
     replay: Annotated[
         str | None,
-        typer.Option("--replay", metavar="FILE", help="Replay every answer from a recording."),
+        typer.Option(
+            "--replay", metavar="FILE", help="Replay every answer from a recording; perform and keep nothing."
+        ),
     ] = None
     budget_tokens: Annotated[
         int | None, typer.Option("--budget-tokens", metavar="N", help="Tokens it may use.")
@@ -150,11 +152,12 @@ class Options:
     def workspace(self, *, looks: bool = False, log: str | None = None) -> "Workspace":
         """The workspace these options select, with the requested logging, or at the level `log` by default.
 
-        See `Workspace` for `looks`.
+        See `Workspace` for `looks`. A replayed run is kept in memory: its effects were not performed.
         """
         from detent.cli.workspace import Workspace
 
-        workspace = Workspace(self.store, self.config, self.plugin, looks=looks)
+        store = self.store if self.replay is None else "memory:"
+        workspace = Workspace(store, self.config, self.plugin, looks=looks)
         if not looks:
             workspace.log(self.verbose, self.log_level, log)
         return workspace

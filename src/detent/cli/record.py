@@ -1,4 +1,7 @@
-"""`--record` and `--replay`: the tape of one command, and the report on it at the end."""
+"""`--record` and `--replay`: the tape of one command, and the report on it at the end.
+
+A replayed run is kept in memory: its effects were not performed, so nobody may go on with it.
+"""
 
 from __future__ import annotations
 
@@ -9,40 +12,103 @@ from typing import TYPE_CHECKING
 from detent.kernel.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from detent.adapters.cassette import Player, Recorder
+    from detent.cli.options import Options
+    from detent.runtime.settings import Settings
+
+
+def check_options(options: Options, *, dry_run: bool = False) -> None:
+    """Raise `ConfigurationError` if the command line asks for a tape that cannot be."""
+    if options.record is None and options.replay is None:
+        return
+    if options.record is not None and options.replay is not None:
+        raise ConfigurationError("--record and --replay exclude each other.")
+    option = "--record" if options.record is not None else "--replay"
+    if options.detach:
+        raise ConfigurationError(f"--detach leaves the run to another process; leave out {option}.")
+    if dry_run:
+        raise ConfigurationError(f"--dry-run performs nothing; leave out {option}.")
 
 
 @contextmanager
-def tape(record: str | None, replay: str | None, *, json: bool = False) -> Iterator[Recorder | Player | None]:
-    """The tape that the command line requests, or None."""
-    if record is not None and replay is not None:
-        raise ConfigurationError("--record and --replay exclude each other.")
-    if record is None and replay is None:
+def tape(
+    options: Options, settings: Settings, flows: Iterable[str], *, json: bool = False
+) -> Iterator[Recorder | Player | None]:
+    """The tape that the command line requests for runs of these flows, or None.
+
+    A recording with nothing in it is deleted when the command fails.
+
+    Raises:
+        ConfigurationError: the file cannot be recorded to, is no recording, or is one of other flows.
+    """
+    check_options(options)
+    if options.record is not None:
+        with _recorder(options.record, settings, flows, json=json) as recorder:
+            yield recorder
+    elif options.replay is not None:
+        with player(options.replay, settings, flows, json=json) as cassette:
+            yield cassette
+    else:
         yield None
-        return
-    from detent.adapters.cassette import Player, Recorder
-
-    cassette = Recorder(record) if record is not None else Player(str(replay))
-    try:
-        yield cassette
-    finally:
-        cassette.close()
-        if not json:
-            _report(cassette)
 
 
-def _report(cassette: Recorder | Player) -> None:
+def exit_code(tape: object, code: int) -> int:
+    """The exit code of a command: at least 1 if the run asked for something that was not recorded."""
+    return max(code, 1) if getattr(tape, "mismatches", ()) else code
+
+
+@contextmanager
+def _recorder(path: str, settings: Settings, flows: Iterable[str], *, json: bool) -> Iterator[Recorder]:
     from detent.adapters.cassette import Recorder
+    from detent.cli.output import say
+    from detent.insight.formatting import count
+    from detent.runtime.settings import secrets_of
+
+    recorder = Recorder(path, flows=list(flows), secrets=secrets_of(settings))
+    try:
+        yield recorder
+    except BaseException:
+        if not recorder.recorded:
+            recorder.discard()  # nothing was asked, so the name is free for the next attempt
+        raise
+    finally:
+        recorder.close()
+        if recorder.path.exists() and not json:
+            answers = count(recorder.recorded, "answer")
+            say(f"Recorded {answers} in {recorder.path}. Play them back with --replay {recorder.path}")
+
+
+@contextmanager
+def player(path: str, settings: Settings, flows: Iterable[str], *, json: bool) -> Iterator[Player]:
+    """A tape that plays a recording of one of these flows, and reports what was not played."""
+    from detent.adapters.cassette import Player
+    from detent.runtime.settings import secrets_of
+
+    cassette = Player(path, secrets=secrets_of(settings))
+    wanted = list(flows)
+    if cassette.flows and not set(cassette.flows) & set(wanted):
+        raise ConfigurationError(
+            f"{path} is a recording of {_listed(cassette.flows)}, not of {_listed(wanted)}. "
+            f"Name another file, or record one with --record."
+        )
+    yield cassette
+    _report(cassette, json=json)
+
+
+def _listed(flows: Iterable[str]) -> str:
+    return " and ".join(f"'{flow}'" for flow in flows)
+
+
+def _report(cassette: Player, *, json: bool) -> None:
     from detent.cli.output import say, warn
     from detent.insight.formatting import count
 
-    if isinstance(cassette, Recorder):
-        path = cassette.path
-        answers = count(cassette.recorded, "answer")
-        say(f"Recorded {answers} in {path}. Play them back with --replay {path}")
-        return
     for mismatch in cassette.mismatches[:1]:
         warn(str(mismatch))
+    if json:
+        return
     left = cassette.unplayed()
     if left and not cassette.mismatches:
         first = left[0]
@@ -51,3 +117,4 @@ def _report(cassette: Recorder | Player) -> None:
             f"{len(left):,} recorded answers were never asked for; the first is of {first.kind} "
             f"'{first.subject}'{step}."
         )
+    say(f"Replayed {count(cassette.played, 'answer')}: nothing was performed, and no run is kept.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from detent.adapters.cassette import Player
     from detent.cli.workspace import Workspace
     from detent.engine.engine import Engine
+    from detent.engine.flow import Flow
+    from detent.engine.ports import Store
     from detent.kernel.entries import Entry
 
 
@@ -23,7 +26,7 @@ def add(app: typer.Typer) -> None:
 
 
 @takes("json", "project", "log")
-def replay(
+async def replay(
     options: Options,
     run: RunId,
     recording: Annotated[
@@ -35,29 +38,39 @@ def replay(
     Nothing is asked of a model or tool, nothing is performed, and nothing is written to the store. Questions
     are answered as they were. The exit code is 1 when the repetition differs.
     """
-    from detent.cli.record import tape
-    from detent.cli.workspace import run_async
+    from detent.cli.record import player
+    from detent.cli.workspace import journal
 
     workspace = options.workspace()
-    with tape(None, recording, json=options.json) as player:
-        assert player is not None
-        return run_async(_replay(workspace, run, player, options.json))  # type: ignore[arg-type]
+    async with workspace.store() as store:
+        run_id = await workspace.run_id(store, run)
+        original = await journal(store, run_id)
+        flows = await workspace.known(store)
+        named = (await store.row(run_id)).flow
+        beside = await _offloaded(store, run_id, original)
+    with player(recording, workspace.settings, [named], json=options.json) as cassette:
+        return await _repeated(workspace, run_id, original, beside, flows, cassette, options.json)
 
 
-async def _replay(workspace: Workspace, run: str, player: Player, json: bool) -> int:
+async def _repeated(
+    workspace: Workspace,
+    run_id: str,
+    original: Sequence[Entry],
+    beside: Sequence[bytes],
+    flows: Mapping[str, Flow],
+    player: Player,
+    json: bool,
+) -> int:
+    """Repeat the run in memory and print how it compares; return the exit code."""
     from detent.cli.output import fit, say, say_json
     from detent.cli.workspace import journal
     from detent.insight import compare as comparing
     from detent.runtime.wiring import make_store
 
-    async with workspace.store() as store:
-        run_id = await workspace.run_id(store, run)
-        original = await journal(store, run_id)
-        flows = await workspace.known(store)
     async with workspace.engine(store=make_store("memory:"), tape=player) as engine:
         for flow in flows.values():
             engine.add_flow(flow)
-        await _repeat(engine, run_id, original)
+        await _repeat(engine, run_id, original, beside)
         result = comparing.compare(_marked(original), await journal(engine.store, run_id))
     same = result.equal and not player.mismatches
     if json:
@@ -82,7 +95,30 @@ def _marked(original: Sequence[Entry]) -> list[Entry]:
     return [first._replace(body=replace(first.body, config={**first.body.config, REPLAYED: True})), *rest]
 
 
-async def _repeat(engine: Engine, run_id: str, original: Sequence[Entry]) -> None:
+async def _offloaded(store: Store, run_id: str, original: Sequence[Entry]) -> list[bytes]:
+    """The values outside the journal that the run was started with.
+
+    Raises:
+        RunStateError: some were purged.
+    """
+    from detent.kernel.entries import Started
+    from detent.kernel.errors import RunStateError
+
+    started = original[0].body
+    assert isinstance(started, Started)
+    values: list[bytes] = []
+    for name, reference in started.data.items():
+        if not isinstance(reference, Mapping) or not isinstance(hash := reference.get("$blob"), str):
+            continue
+        if (value := await store.blob(hash)) is None:
+            raise RunStateError(f"Run {run_id} cannot be replayed: its '{name}' was purged.")
+        values.append(value)
+    return values
+
+
+async def _repeat(
+    engine: Engine, run_id: str, original: Sequence[Entry], beside: Sequence[bytes] = ()
+) -> None:
     """Start the run again with its original data and answer its holds as they were answered."""
     from detent.cli.drive import PATIENCE
     from detent.kernel.budget import Budget
@@ -97,7 +133,7 @@ async def _repeat(engine: Engine, run_id: str, original: Sequence[Entry]) -> Non
     answers = [entry.body for entry in original if isinstance(entry.body, Released)]
     await engine.start(
         started.flow, started.data, run_id=run_id, tags=started.tags, config=started.config, at=started.state,
-        budget=None if started.budget is None else Budget.from_plain(started.budget),
+        budget=None if started.budget is None else Budget.from_plain(started.budget), beside=beside,
     )  # fmt: skip
     run = await engine.finish(run_id, patience=PATIENCE)
     while not run.status.is_end:

@@ -82,11 +82,12 @@ def run(
     A run that waits for a person is left waiting, with the command that releases it. Ctrl-C finishes the step
     under way; the run can be resumed.
     """
-    from detent.cli.record import tape
+    from detent.cli.record import check_options, exit_code, tape
     from detent.cli.values import read_batch, read_budget, read_data, read_object, read_sets
     from detent.cli.workspace import run_async
     from detent.kernel.errors import ConfigurationError
 
+    check_options(options)
     plug = plug_named(flow)
     if plug is not None and plug.run is not None:
         raise ConfigurationError(f"Name the application first, its options after it: detent run {flow} …")
@@ -115,17 +116,12 @@ def run(
     items = [{**item, **changes} for item in items]
     workspace = options.workspace()
     budget = read_budget(options, workspace.settings)
-    if options.detach and (options.record or options.replay):
-        raise ConfigurationError(
-            "--detach leaves the run to another process; leave out --record and --replay."
-        )
     word = flow if kind is None else str(target)
     source = workspace.pick(word, workspace.definition(word, kind))
     source.flow.check()
     job = _Job(options, workspace, source, items, list(tag or ()), id_, budget, concurrency)
-    with tape(options.record, options.replay, json=options.json) as job.tape:
-        code = run_async(job.many() if several else job.one())
-        return max(code, 1) if getattr(job.tape, "mismatches", ()) else code
+    with tape(options, workspace.settings, [source.flow.name], json=options.json) as job.tape:
+        return exit_code(job.tape, run_async(job.many() if several else job.one()))
 
 
 def _kind(value: Any) -> str:
@@ -253,4 +249,5 @@ class _Job:
 
         left = len(self.items) - len(self.started)
         never = f" {left:,} were not started." if left else ""
-        warn(f"Stopped. {unfinished:,} runs are kept and can go on: {again}{never}")
+        kept = f" {unfinished:,} runs are kept and can go on: {again}"
+        warn(f"Stopped.{'' if self.workspace.forgets else kept}{never}")

@@ -39,10 +39,12 @@ def summary(run: Run) -> str:
 
 
 def next_commands(workspace: Workspace, run: Run, *, reopen: bool = True) -> list[str]:
-    """The commands that move an open or reopenable run on."""
+    """The commands that move an open or reopenable run on; none for a run that is not kept."""
     from detent.kernel.placeholders import uses_receipt
 
     commands: list[str] = []
+    if workspace.forgets:
+        return commands
     for name, hold in run.holds.items():
         if name.startswith("effect:"):
             settle = workspace.command("resolve", run.id, "happened", "--hold", run.token(name))

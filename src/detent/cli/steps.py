@@ -182,7 +182,7 @@ class StepBook:
         from detent.dispatch.agent_tools import declared_tools
         from detent.dispatch.config import FIELDS
         from detent.kernel.plain import to_plain
-        from detent.runtime.dispatch_settings import place_of
+        from detent.runtime.dispatch_settings import shown_place
 
         plan = self.plan(named)
         resolved = plan.resolved
@@ -208,7 +208,7 @@ class StepBook:
                 field: {
                     "value": plain.get(field),
                     "layer": resolved.sources[field],
-                    "place": place_of(self.settings, resolved.sources[field], field),
+                    "place": shown_place(self.settings, resolved.sources[field], field),
                 }
                 for field in FIELDS
             },

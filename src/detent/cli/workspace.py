@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from detent.kernel.errors import ConfigurationError, DetentError, FlowNotFound, RunNotFound
-from detent.runtime.catalog import Catalog, Found, is_path
+from detent.runtime.catalog import Catalog, Found, checked_name, is_path
 from detent.runtime.plugs import RunStart
 from detent.runtime.settings import Settings, read_settings
 from detent.runtime.store_url import shown_url, store_url
@@ -114,11 +114,11 @@ class Workspace:
         """
         if kind is not None:
             definitions = self.catalog.definitions(kind)
-            definition = Definition(definitions, definitions.find(target), self.settings.folder)
+            definition = Definition(definitions, definitions.find(checked_name(target)), self.settings.folder)
             if not definitions.claims(definition.path):
                 raise ConfigurationError(f"{definition.place} holds no {kind.name}.")
             return definition
-        by_name = not is_path(target)
+        by_name = not is_path(checked_name(target))
         if by_name and (source := self.catalog.made_by_code(target)) is not None:
             if self.catalog.kind_of(target) is None:
                 return None
@@ -155,6 +155,11 @@ class Workspace:
         """Use this store instead of the one from the settings."""
         self._store = store
         self.settings = read_settings(self._config, {"store": store}, headings=self._headings)
+
+    @property
+    def forgets(self) -> bool:
+        """Whether runs are kept in memory, and so are gone when the command ends."""
+        return store_url(self.settings).lower().startswith("memory:")
 
     def require_within(self, place: Path) -> None:
         """Raise `Untrusted` if an untrusted project names a store outside its folder."""

@@ -29,6 +29,7 @@ from detent.dispatch.usage import UsageMetadata
 from detent.engine import logger
 from detent.engine.acts import Act
 from detent.engine.calls import over
+from detent.engine.confirmation import DENIED
 from detent.engine.outcome import Effect
 from detent.engine.step_failures import StepFailed
 from detent.engine.tools import ToolError
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from detent.engine.work import Work
 
 MOST_REPLIES = 12
-"""Replies of one visit, beyond one for each time the agent may act."""
+"""Replies of one visit, unless its executor has a limit of its own; one more for each further round."""
 MOST_CALLS = 50
 """Calls in one reply; further ones are refused."""
 MOST_AT_ONCE = 8
@@ -132,7 +133,8 @@ class AgentVisit:
             self.driver, plan, self.ctx, self.executor, self.tools, self.settings, durable=self.durable
         )
         self.rounds = side.rounds
-        self.most_replies = MOST_REPLIES + side.rounds
+        most: int = getattr(self.executor, "max_turns", MOST_REPLIES)
+        self.most_replies = most + max(0, side.rounds - 1)
         self.conversation = Conversation()
         self._schema: Any = None
         self._deferred: list[tuple[int, Effect]] = []
@@ -388,20 +390,31 @@ class AgentVisit:
             now, effects = effects[: self._judged], effects[self._judged :]
             self._judged -= len(now)
             keyed = [(self.ctx.next_key(effect), effect) for effect in now]
-            await self.ctx.perform_round(keyed, withhold=withhold and not effects)
+            confirm = agent_side(self.plan.step).confirm
+            await self.ctx.perform_round(keyed, withhold=withhold and not effects, confirm=confirm)
             for key, effect in keyed:
-                act = Act(key, effect, self.ctx.come_to(key))
-                self.acts.append(act)
-                texts.append(result_text(self._shown(act)))
+                texts.append(result_text(self._shown(self._come_to(key, effect))))
         return texts
+
+    def _come_to(self, key: str, effect: Effect) -> Act:
+        settled = self.ctx.come_to(key)
+        act = Act(key, effect, settled)
+        if "key" in settled:  # a person has put another one in its place
+            act = Act(settled["key"], Effect(settled["tool"], settled["args"]), settled, asked=effect)
+        self.acts.append(act)
+        return act
 
     def _shown(self, act: Act) -> Any:
         """What an agent is told of a settled effect."""
+        if act.happened and act.asked is not None:
+            args = self.tools.shown(to_plain(act.effect.args))
+            return {"status": "edited", "performed": args, "receipt": self.tools.shown(act.receipt)}
         if act.happened:
             return self.tools.shown(act.receipt)
         if "code" in act.settled:
             return {"status": "failed", "code": act.settled["code"], "message": act.settled["message"]}
-        return {"status": "skipped", "note": act.settled.get("why") or "a person decided that it is not done"}
+        why = str(act.settled.get("why") or "a person decided that it is not done")
+        return {"status": DENIED if why.startswith(DENIED) else "skipped", "note": why}
 
     async def _concluded(self, acts: Sequence[Act]) -> Failure | None:
         """After the last time that the agent may act: conclude, or ask for what the receipts do not hold."""
@@ -456,8 +469,7 @@ class AgentVisit:
                 continue
             if self.asked.rounds < self.rounds:
                 self.asked.rounds += 1
-                key = self.ctx.next_key(effect)
-                self.acts.append(Act(key, effect, self.ctx.come_to(key)))
+                self._come_to(self.ctx.next_key(effect), effect)
 
     # -- attempts -------------------------------------------------------------------------------------------
 

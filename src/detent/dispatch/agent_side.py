@@ -11,6 +11,7 @@ from detent.dispatch.config import StepConfig
 
 if TYPE_CHECKING:
     from detent.engine.acts import Act
+    from detent.engine.outcome import Effect
     from detent.engine.step import Step
     from detent.engine.tools import Tool
 
@@ -31,6 +32,9 @@ class AgentSide:
     from_receipts: Callable[[Sequence[Act]], Mapping[str, Any]] | None = None
     """The fields of the output that performed effects settle; None: those of the same name in receipts, then
     in arguments."""
+    confirm: Callable[[Effect], str | None] | None = None
+    """The question that a person answers before an agent's effect is performed, at whatever level; None: no
+    question. What the person says, no or other arguments, reaches the agent."""
     stands_alone: bool = False
     """No code can stand in for the agent: refused calls do not end its visit, its own limits do."""
     names_next: bool | None = None

@@ -328,14 +328,16 @@ HINT = "hint"
 _FORCED = StepConfig(mode=StepMode.DETERMINISTIC, shadow=0.0)
 _NO_STEPS: Mapping[str, StepConfig] = MappingProxyType({})
 AGENT_TIMEOUT = 300.0
+DEFAULT_MAX_TOKENS = 8192
+"""Tokens of an answer where nothing is configured: as many as nearly every hosted model accepts."""
 _DEFAULTS: Mapping[StepMode, StepConfig] = {
     StepMode.DETERMINISTIC: StepConfig(
-        mode=StepMode.DETERMINISTIC, autonomy=AutonomyLevel.OPERATOR, temperature=0.0, max_tokens=64_000,
-        max_retries=0, shadow=0.0,
+        mode=StepMode.DETERMINISTIC, autonomy=AutonomyLevel.OPERATOR, temperature=0.0,
+        max_tokens=DEFAULT_MAX_TOKENS, max_retries=0, shadow=0.0,
     ),
     StepMode.AGENT: StepConfig(
-        mode=StepMode.AGENT, autonomy=AutonomyLevel.COLLABORATOR, temperature=0.0, max_tokens=64_000,
-        timeout=AGENT_TIMEOUT, max_retries=2, shadow=0.0,
+        mode=StepMode.AGENT, autonomy=AutonomyLevel.COLLABORATOR, temperature=0.0,
+        max_tokens=DEFAULT_MAX_TOKENS, timeout=AGENT_TIMEOUT, max_retries=2, shadow=0.0,
     ),
 }  # fmt: skip
 

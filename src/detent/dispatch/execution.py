@@ -27,7 +27,7 @@ from detent.dispatch.plan import Plan, check_price, facts_of, no_agent_side
 from detent.dispatch.proposal import Proposal
 from detent.dispatch.result import AgentFailure, DispatchResult
 from detent.engine import logger, moves
-from detent.engine.acts import Act, acts_of
+from detent.engine.acts import Act
 from detent.engine.context import CannotCheck, StepContext, TrialContext, TrialPaused
 from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.patterns import PatternTimeout
@@ -362,7 +362,8 @@ class Execution:
             raise broken(["/next_state: the conditions on the table lead elsewhere"])
         side = Side.of(self.step, proposal.output, outcome, to, effects)
         if proposal.acts:
-            acted = [normal(self.ctx, act.effect) or act.effect for act in proposal.acts if act.happened]
+            asked = [act.asked or act.effect for act in proposal.acts if act.happened]
+            acted = [normal(self.ctx, effect) or effect for effect in asked]
             side = replace(side, effects=(*acted, *side.effects))
         self.agent_side = side
         self._agent_remarks = tuple(ctx.said)
@@ -450,7 +451,7 @@ class Execution:
         """The handler's outcome, computed once: reused if the gate already ran the handler."""
         await self.driver.log.flush()
         attempts = asked.attempts if asked is not None else earlier.attempts if earlier is not None else 0
-        acts = [act for act in await acts_of(self.driver, by="agent") if act.happened]
+        acts = [act for act in await self.ctx.acts(by="agent") if act.happened]
         remarks: tuple[Body, ...] = ()
         side = judgement.handler if judgement is not None else None
         rehearsed = self.own_code.rehearsed
@@ -464,6 +465,10 @@ class Execution:
                     record = self._result_of_fallback(reason, asked, error, judgement, earlier)
                     side, remarks = await self._go_on(acts, record)
                 else:
+                    if FALLBACK not in self.driver.run.records:
+                        # Should the handler act and go on, it does so also in a worker that takes over.
+                        record = self._result_of_fallback(reason, asked, error, judgement, earlier)
+                        self.ctx.with_round = (Recorded(FALLBACK, record.to_plain()),)
                     self.ctx.occurrences = failed_before(self.driver.run)
                     side = await self._timed(self.handle(self.ctx))
                     self.own_code.account_for(self.driver.run)

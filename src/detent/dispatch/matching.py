@@ -66,7 +66,7 @@ def match(
                 act
                 for act in candidates
                 if wanted is not None
-                and not effect_differences(step, [wanted], [normal(ctx, act.effect)], position)
+                and not effect_differences(step, [wanted], [normal(ctx, act.asked or act.effect)], position)
             ),
             None,
         )

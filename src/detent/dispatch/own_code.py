@@ -85,7 +85,7 @@ class OwnCode:
         the step's rules say so.
         """
         rehearsed = await self.rehearse()
-        performed = [normal(self.ctx, act.effect) for act in acts if act.happened]
+        performed = [normal(self.ctx, act.asked or act.effect) for act in acts if act.happened]
         proposed = [normal(self.ctx, effect) for effect in coming]
         if "/effects" in placed_rules(self.step).unordered:
             as_acts = [*acts, *(Act("", effect, {"receipt": None}) for effect in coming)]
@@ -143,11 +143,12 @@ class OwnCode:
 
 
 def failed_before(run: Run) -> Mapping[str, int]:
-    """How many equal effects failed for good before any that happened: the handler tries those afresh."""
+    """How many equal effects of the agent failed before any that happened: the handler tries those afresh."""
     counts: dict[str, int] = {}
     for key, settled in run.settled.items():
         action = action_of(key)
         number = counts.get(action, 0)
-        if "code" in settled and key == effect_key(action, run.visit, number):
+        failed = "code" in settled and settled.get("by") == "agent"
+        if failed and key == effect_key(action, run.visit, number):
             counts[action] = number + 1
     return counts

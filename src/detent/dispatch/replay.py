@@ -19,7 +19,7 @@ from detent.dispatch.plan import Plan
 from detent.dispatch.result import DispatchResult
 from detent.dispatch.shadow import Shadow
 from detent.engine import claims
-from detent.engine.acts import Act, acts_of
+from detent.engine.acts import Act
 from detent.engine.context import CannotCheck, StepContext, TrialContext
 from detent.engine.journal_reader import read
 from detent.engine.offloaded import looked_beside
@@ -204,7 +204,7 @@ class _Again:
         note: dict[str, Any]
         spend = NOTHING
         try:
-            acts = [act for act in await acts_of(self.driver, self.visit.before) if act.happened]
+            acts = [act for act in await execution.ctx.acts() if act.happened]
             if any(not act.effect.args and act.settled.get("args") for act in acts):
                 raise CannotCheck("The arguments of an effect were purged.")
             then = self._then(execution.step, acts)

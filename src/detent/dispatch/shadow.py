@@ -19,7 +19,7 @@ from detent.dispatch.evidence_log import Counted
 from detent.dispatch.execution import Answer, Execution
 from detent.dispatch.result import DispatchResult
 from detent.engine import logger
-from detent.engine.acts import Act, acts_of
+from detent.engine.acts import Act
 from detent.engine.context import CannotCheck, TrialPaused
 from detent.engine.journal_reader import read
 from detent.engine.outcome import Effect, Outcome
@@ -91,7 +91,7 @@ class Shadow:
         before.settled |= await settled_since(self.execution.driver, before)
         before.proposal, before.done, before.round = None, {}, 0
         execution = self.execution.then(before)
-        self.acts = [act for act in await acts_of(execution.driver, before) if act.happened]
+        self.acts = [act for act in await execution.ctx.acts() if act.happened]
         clock = execution.driver.clock
         side = "agent" if agent else "handler"
         began = clock.elapsed()
@@ -136,7 +136,7 @@ class Shadow:
             failed = {"outcome": "failed", "reason": asked.failure.reason.value, "error": asked.failure.type}
             return {**failed, **more}, asked.spend
         assert execution.agent_side is not None
-        return {**self._compared(self.answer.side, execution.agent_side), **more}, asked.spend
+        return {**self._compared(execution, self.answer.side, execution.agent_side), **more}, asked.spend
 
     @staticmethod
     def _told(execution: Execution, asked: Asked) -> dict[str, Any]:
@@ -164,10 +164,9 @@ class Shadow:
             return {"outcome": "failed", "error": CannotCheck.__name__}, NOTHING
         except Exception as error:
             return {"outcome": "failed", "error": type(error).__name__}, NOTHING
-        return self._compared(handler, self.answer.side), NOTHING
+        return self._compared(execution, handler, self.answer.side), NOTHING
 
-    def _compared(self, handler: gate.Side, agent: gate.Side) -> dict[str, Any]:
-        execution = self.execution
+    def _compared(self, execution: Execution, handler: gate.Side, agent: gate.Side) -> dict[str, Any]:
         handler, agent = (execution.own_code.filled(side, self.acts) for side in (handler, agent))
         if self.whole:
             handler, agent = _bare(execution.step, handler), _bare(execution.step, agent)

@@ -11,7 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from detent.engine.acts import Act
 from detent.engine.calls import TimeLimit, call
+from detent.engine.confirmation import DENIED
 from detent.engine.offloaded import blob_of, kept_beside
 from detent.engine.outcome import Effect, Receipt
 from detent.engine.placeholders import written
@@ -23,6 +25,7 @@ from detent.engine.user_errors import Acting, located, message_of
 from detent.kernel import checks
 from detent.kernel.budget import NOTHING, Budget, Spend
 from detent.kernel.caller import line_of
+from detent.kernel.effect_key import action_of
 from detent.kernel.effect_key import effect_key as keyed
 from detent.kernel.entries import Body, EffectDone, Noted, Recorded, Tagged
 from detent.kernel.errors import ConfigurationError, DetentError, InvalidValue
@@ -73,6 +76,8 @@ class StepContext:
     """An effect it asked for is not settled yet: the step is called again once it is."""
     limit: TimeLimit | None = None
     """Limit of the time the step may take; performing its effects is not counted."""
+    with_round: Sequence[Body] = ()
+    """Entries to be committed with the next round, if there is one."""
     since: float | None = None
     """When the last effect it asked for was settled, on the clock that measures durations."""
     _closed = False
@@ -402,14 +407,18 @@ class StepContext:
                 raise
         await self._driver.commit_whole(Recorded(key, value, used))
 
-    async def perform(self, tool: str, /, *, effect_key: str | None = None, **args: Any) -> Any:
+    async def perform(
+        self, tool: str, /, *, effect_key: str | None = None, confirm: str | None = None, **args: Any
+    ) -> Any:
         """Have an effect performed and return its receipt; the step then goes on.
+
+        With the question `confirm`, a person is shown the arguments first and says yes, no, or others.
 
         The step is called again from its top with the receipts of all rounds so far and the answers its
         queries had, so it must come to the same calls again: the time and chance belong into `once`.
 
         Raises:
-            ToolError: the effect failed for good.
+            ToolError: the effect failed for good; `denied` if a person has said no.
             ConfigurationError: the step may not use the tool, or its arguments do not fit.
             StepChanged: the step did not come to the effects it has performed before.
         """
@@ -431,11 +440,13 @@ class StepContext:
             if not side and self._ordered < run.ordered:
                 self._closed = True
                 raise StepChanged(step.name, tool)
-            await self._act([(key, effect)], side=side)
+            await self._act([(key, effect)], side=side, confirm=confirm)
         self._ordered += not side
         settled = self.come_to(key)
         if "code" in settled:
             raise ToolError(settled["code"], settled["message"])
+        if (why := str(settled.get("why") or "")).startswith(DENIED):
+            raise ToolError(DENIED, why.partition(": ")[2])
         return copied(settled["receipt"])
 
     def next_key(self, effect: Effect) -> str:
@@ -455,14 +466,57 @@ class StepContext:
         for body in self._driver.log.withheld:
             if isinstance(body, EffectDone) and body.key == key:
                 return {"receipt": body.receipt}
-        return self._run.settled[key]
+        settled = self._run.settled[key]
+        if (instead := settled.get("instead")) is None:
+            return settled
+        action = action_of(instead)
+        self.occurrences = {**self.occurrences, action: self.occurrences.get(action, 0) + 1}
+        return {**self._run.settled[instead], "key": instead}
 
-    async def perform_round(self, effects: Sequence[tuple[str, Effect]], *, withhold: bool = False) -> None:
+    async def acts(self, by: str | None = None) -> list[Act]:
+        """The settled effects of the visit, in order, those not committed yet included."""
+        run, log = self._run, self._driver.log
+        settled = dict(run.settled)
+        for body in log.withheld if run is self._driver.run else ():
+            if isinstance(body, EffectDone) and run.proposal is not None:
+                item = next(item for item in run.proposal.effects if item["key"] == body.key)
+                settled[body.key] = {"receipt": body.receipt, **item, "by": run.proposal.by}
+        acts: list[Act] = []
+        for key, outcome in settled.items():
+            if by is not None and outcome.get("by") != by:
+                continue
+            args = outcome.get("args") or {}
+            if set(args) == {"$blob", "size"}:
+                raw = await log.blob(args["$blob"])
+                args = {} if raw is None else decode(raw)
+            acts.append(Act(key, Effect(str(outcome.get("tool") or "unknown"), args), outcome))
+        return acts
+
+    async def perform_round(
+        self,
+        effects: Sequence[tuple[str, Effect]],
+        *,
+        withhold: bool = False,
+        confirm: Callable[[Effect], str | None] | None = None,
+    ) -> None:
         """Have an agent's effects performed, with their keys; afterwards `come_to` gives their receipts.
 
-        With `withhold`, the last receipt is left for the next commit, which must follow at once.
+        With `withhold`, the last receipt is left for the next commit, which must follow at once. `confirm`
+        gives the question a person answers first, for each effect that needs it.
         """
-        if pending := [(key, effect) for key, effect in effects if key not in self._run.settled]:
+        pending: list[tuple[str, Effect]] = []
+        for key, effect in effects:
+            if key in self._run.settled:
+                continue
+            question = None if confirm is None else confirm(effect)
+            if question is None:
+                pending.append((key, effect))
+                continue
+            if pending:
+                await self._act(pending, by="agent", side=True)
+                pending = []
+            await self._act([(key, effect)], by="agent", side=True, confirm=question)
+        if pending:
             await self._act(pending, by="agent", side=True, withhold=withhold)
 
     async def _act(self, effects: Sequence[tuple[str, Effect]], *, side: bool, **options: Any) -> None:
@@ -475,9 +529,10 @@ class StepContext:
                 raise self._unwound(own_task)
             with nullcontext() if self.limit is None else self.limit.paused():
                 await driver.act(self, effects, side=side, **options)
-            self._seen, self.emitted, self.looked = {}, (), ()
+            self._seen, self.emitted, self.looked, self.with_round = {}, (), (), ()
             halted = driver.engine.stopping or driver.cancellation or driver.run.called_off
-            unsettled = any(key not in driver.run.settled for key, _ in effects)
+            settled = driver.run.settled
+            unsettled = driver.run.proposal is not None or any(key not in settled for key, _ in effects)
             if (unsettled and not driver.log.withheld) or halted or FROM_THE_TOP.get():
                 await driver.log.flush()
                 self.suspended = self._closed = True
@@ -761,7 +816,9 @@ class TrialContext(StepContext):
         super().emit(message, level, **metadata)
         self.said.append(self.emitted[-1])
 
-    async def perform(self, tool: str, /, *, effect_key: str | None = None, **args: Any) -> Any:
+    async def perform(
+        self, tool: str, /, *, effect_key: str | None = None, confirm: str | None = None, **args: Any
+    ) -> Any:
         """The receipt of an effect that was performed in this visit; the trial ends at any other effect."""
         if self.paused:
             raise TrialPaused
@@ -777,7 +834,9 @@ class TrialContext(StepContext):
             raise ToolError(settled["code"], settled["message"])
         return copied(settled["receipt"])
 
-    async def perform_round(self, effects: Sequence[tuple[str, Effect]], *, withhold: bool = False) -> None:
+    async def perform_round(
+        self, effects: Sequence[tuple[str, Effect]], *, withhold: bool = False, confirm: Any = None
+    ) -> None:
         """End the trial unless all of the effects were performed in this visit."""
         if any(key not in self._run.settled for key, _ in effects):
             self.paused = True

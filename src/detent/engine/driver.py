@@ -225,6 +225,7 @@ class Driver(Work):
         side: bool = False,
         by: str = "handler",
         withhold: bool = False,
+        confirm: str | None = None,
     ) -> None:
         """Perform effects, with their keys, that a step asks for before it goes on.
 
@@ -233,8 +234,10 @@ class Driver(Work):
         """
         began = self.spending.began if ctx.since is None else ctx.since
         duration = 0.0 if began is None else self.clock.elapsed() - began
-        proposal = moves.acting(self.flow, self.run, ctx.step, ctx, round_effects, duration, side=side, by=by)
-        opening = [proposal, *ctx.seen(), *ctx.emitted]
+        proposal = moves.acting(
+            self.flow, self.run, ctx.step, ctx, round_effects, duration, side=side, by=by, confirm=confirm
+        )
+        opening = [proposal, *ctx.seen(), *ctx.emitted, *ctx.with_round]
         self._acting = acting = asyncio.ensure_future(effects.perform(self, opening, withhold=withhold))
         try:
             await asyncio.shield(acting)

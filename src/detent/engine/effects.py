@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from detent.engine import logger, moves
+from detent.engine import confirmation, logger, moves
 from detent.engine.calls import TimeLimit, call, watched
 from detent.engine.context import StepContext, kept_answer
 from detent.engine.ports import LedgerLine, TapeCall, TapeError
@@ -71,6 +71,13 @@ async def _perform(driver: Work, opening: Sequence[Body], withhold: bool) -> Non
                 continue
             if line is not None and line.state == "begun" and not await _over(driver, line):
                 return
+            if "confirm" in item and (line is None or line.state != "begun"):
+                decided = await confirmation.decide(driver, tool, item, args, pending)
+                if decided is None:
+                    return
+                if isinstance(decided, EffectSkipped):
+                    pending.append(decided)
+                    continue
             await driver.commit(*pending, _beginning(driver, tool, key))
             pending, opening = [], ()
             if line is not None and line.state == "begun":

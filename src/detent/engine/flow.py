@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from detent.engine.acts import Act
 from detent.engine.calls import still_running
 from detent.engine.ports import Resource, Store
 from detent.engine.step import Handler, Step
@@ -52,6 +54,8 @@ class Past(NamedTuple):
     run: Run
     flow: Flow
     moves: tuple[Entry, ...]
+    acts: Mapping[int, tuple[Act, ...]] = MappingProxyType({})
+    """Effects performed in the visit that a move has ended, by the number of its entry."""
 
 
 class Flow:

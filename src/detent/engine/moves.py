@@ -150,11 +150,18 @@ def uncommitted(bodies: Sequence[Body]) -> tuple[float, Spend]:
 
 def acting(
     flow: Flow, run: Run, step: Step, ctx: Proposer, effects: Sequence[tuple[str, Effect]], duration: float,
-    *, side: bool = False, by: str = "handler",
+    *, side: bool = False, by: str = "handler", confirm: str | None = None,
 ) -> Proposed:  # fmt: skip
-    """The proposal of a round after which the step goes on; effects with their keys."""
+    """The proposal of a round after which the step goes on; effects with their keys.
+
+    `confirm` is the question a person answers before its only effect is performed.
+    """
+    items = [_item(flow, ctx, effect, key, (), False) for key, effect in effects]
+    if confirm is not None:
+        (item,) = items
+        item["confirm"] = confirm
     return Proposed(
-        step.name, {}, [_item(flow, ctx, effect, key, (), False) for key, effect in effects], duration, by=by,
+        step.name, {}, items, duration, by=by,
         attempt=ctx.attempt, looked=list(ctx.looked), round=run.round + 1, final=False, side=side,
     )  # fmt: skip
 

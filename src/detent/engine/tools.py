@@ -107,6 +107,9 @@ class Tool:
     """Arguments supplied by the run, which neither code nor agent passes or can change."""
     refuses: Callable[[Mapping[str, Any]], Iterable[str]] | None = None
     """Effects: problems of arguments that agents may never propose, at any level, as `/place: why`."""
+    preview: Callable[..., Any] | None = None
+    """Effects: takes the same arguments; returns the text, such as a diff, that a person is shown before
+    confirming it."""
     for_agents: bool = True
     """Queries: False hides it from agents and refuses their calls, because it may have side effects."""
     in_front_of: Callable[..., Any] | None = None

@@ -115,6 +115,7 @@ class Work:
         side: bool = False,
         by: str = "handler",
         withhold: bool = False,
+        confirm: str | None = None,
     ) -> None:
         """Perform effects that a step asks for before it goes on; a driver does."""
         raise NotImplementedError

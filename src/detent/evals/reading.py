@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 from detent.authoring import model
-from detent.authoring.document import DATA_VALUES, below, core, decoded, path_of, read_document
+from detent.authoring.document import DATA_VALUES, below, core, decoded, file_bytes, path_of, read_document
 from detent.authoring.model import ModelReader, Written
 from detent.authoring.problem import DocumentError, Place, Problem, in_order
 from detent.evals.artifacts import Artifacts
@@ -136,7 +136,7 @@ def read_files(files: Iterable[Path], player: Player | None = None, *, base: Pat
 
 def _read_file(file: Path, shown: str, player: Player | None) -> tuple[EvalTestCase | None, list[Problem]]:
     try:
-        raw = file.read_bytes()
+        raw = file_bytes(file)
     except OSError as error:
         return None, [Problem("", f"cannot be read: {error.strerror}.", Place(shown, 1))]
     case, problems = read_case(raw, player, shown=shown, stem=file.stem)

@@ -164,6 +164,8 @@ class EffectSkipped:
     by: str = "person"
     why: str = ""
     """Why it is left out, as the step that asked for it is told."""
+    instead: str | None = None
+    """Key of the effect that a person has put in its place."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -395,8 +395,9 @@ class Run:
         self.done[body.key] = None
         self.begun = None
         self.effect_attempts = 0
-        skipped: dict[str, Any] = {"receipt": None, "skipped": True}
-        self._round_over(body.key, {**skipped, "why": body.why} if body.why else skipped)
+        more = {"why": body.why, "instead": body.instead}
+        skipped = {"receipt": None, "skipped": True, **{name: text for name, text in more.items() if text}}
+        self._round_over(body.key, skipped)
 
     def _recorded(self, body: Recorded, at: float) -> None:
         self.records[body.key] = copied(body.value)

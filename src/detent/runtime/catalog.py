@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 GROUP = "detent.flows"
 """Entry points whose value is a Flow, or a function that gives a Flow or several."""
+_LONGEST, _LONGEST_PART = 4_000, 255
+"""Length of a path, and bytes of each of its names, that file systems take."""
 SETTINGS_NAME = "DETENT_SETTINGS"
 """Attribute of a plugin: headings of the project file with the keys allowed under each (None: any)."""
 
@@ -104,7 +106,14 @@ class Catalog:
         names["flow"] = [flow for flow in self.all() if self.kind_of(flow) is None]
         names["application"] = [flow for app in apps() for flow in app.flows]
         names |= {definitions.kind.name: definitions.names() for definitions in self.every_definitions()}
-        return FlowNotFound(name, names, f"{self.may_be_left_out}{hint}")
+        return FlowNotFound(name, names, f"{self._what_is(name)}{self.may_be_left_out}{hint}")
+
+    def _what_is(self, name: str) -> str:
+        """A sentence to append to "not found", if a folder, pipe or device has the name."""
+        place = self.settings.folder / name
+        if is_path(name) or len(name) > _LONGEST_PART or place.is_file() or not place.exists():
+            return ""
+        return f" {_no_definition(name, place)}"
 
     def find(self, target: str) -> Found | None:
         """The flow a command line names; None if no flow has that name."""
@@ -208,7 +217,7 @@ class Catalog:
 
     def pick(self, target: str) -> Found:
         """The flow a command line means: a name, `path.py`, `path.py:name`, or the path of a definition."""
-        path, _, name = target.partition(":")
+        path, _, name = checked_name(target).partition(":")
         if not is_path(path):
             return self.get(target)
         sources = self.add_file(path)
@@ -265,8 +274,7 @@ class Catalog:
                         self._made[file, name] = definitions.flows(file, name)
                     return self._add_family(definitions, self._made[file, name], shown)
         if not file.is_file():
-            kind = "a folder that no kind of flow recognizes" if file.is_dir() else None
-            raise ConfigurationError(f"{path} is {kind}." if kind else f"There is no file {path}.")
+            raise ConfigurationError(_no_definition(path, file))
         module = self._file(file, path)
         return self._add_module(module, path)
 
@@ -413,6 +421,34 @@ class Catalog:
 def _root(name: str) -> str:
     """The name of the definition that a flow's name begins with."""
     return name.partition(".")[0]
+
+
+def checked_name(text: str) -> str:
+    """A name or path from a command line.
+
+    Raises:
+        ConfigurationError: no file, flow or run can have it.
+    """
+    parts = (part.encode(errors="surrogatepass") for part in text.split("/"))
+    if len(text) > _LONGEST or any(len(part) > _LONGEST_PART for part in parts):
+        raise ConfigurationError(
+            f"'{shortened(text)}' is too long for a name: it has {len(text)} characters."
+        )
+    return text
+
+
+def shortened(text: str) -> str:
+    """A name for messages, cut if no file could have it."""
+    return text if len(text) <= _LONGEST_PART else f"{text[:40]}…"
+
+
+def _no_definition(path: str, file: Path) -> str:
+    if file.is_dir():
+        with suppress(OSError):
+            if not any(file.iterdir()):
+                return f"{path} is an empty folder."
+        return f"{path} is a folder that no kind of flow recognizes."
+    return f"{path} is a pipe or a device, not a file." if file.exists() else f"There is no file {path}."
 
 
 def is_path(text: str) -> bool:

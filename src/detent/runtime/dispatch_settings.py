@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from detent.authoring.document import below
+from detent.authoring.names import Nearest
+from detent.authoring.problem import NOWHERE, Place, Problem, in_order
+from detent.authoring.step_settings import unknown_agent, unknown_step
 from detent.dispatch.agent_side import agent_side, own_config
 from detent.dispatch.autonomy import AutonomyLevel
 from detent.dispatch.config import EVERYWHERE, UNSAID, StepConfig, StepConfigError, out_of_place
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.dispatch.evidence import EvidenceRules
 from detent.dispatch.executor import DISPATCH_AGENT
-from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.errors import ConfigurationError
 from detent.runtime.executors import NOBODY, ConfiguredExecutors
-from detent.runtime.settings import PREFIX, Settings, SettingsError, alike, known_secrets
+from detent.runtime.settings import Settings, SettingsError, alike, secrets_of
 
 if TYPE_CHECKING:
-    from detent.authoring.problem import Problem
     from detent.dispatch.plan import Plan
     from detent.engine.flow import Flow
 
@@ -33,6 +35,7 @@ def dispatch_settings(
     complete: bool = True,
     known_steps: Iterable[str] = (),
     connect: bool = True,
+    max_turns: int | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> DispatchSettings:
     """The settings that decide who performs the steps of these flows; `SettingsError` lists every problem.
@@ -40,11 +43,12 @@ def dispatch_settings(
     `agents` are the registered ones, None where those are not known. With `complete`, these are all flows
     there are, so that a key under `steps` that names no step of theirs is a mistake, unless it is among
     `known_steps`; without it, the step may become known later. Without `connect`, no model is made to see
-    whether its options fit.
+    whether its options fit. `max_turns` limits how often a model is asked for one answer, tools in between.
     """
     reading = _Reading(
-        settings, list(flows), None if agents is None else list(agents), complete, list(known_steps)
-    )
+        settings, list(flows), None if agents is None else list(agents), complete, list(known_steps),
+        max_turns,
+    )  # fmt: skip
     read = DispatchSettings(
         steps=reading.steps(),
         agents=reading.agents(),
@@ -52,7 +56,7 @@ def dispatch_settings(
         executors=reading.executors,
         force_deterministic=deterministic or settings.force_deterministic,
         evidence=reading.evidence(),
-        secrets=known_secrets(os.environ if environ is None else environ, _key_variables(settings)),
+        secrets=secrets_of(settings, environ),
         cwd=settings.folder,
         pointed_out=True,
     )
@@ -65,7 +69,6 @@ def dispatch_settings(
 
 def model_problems(settings: Settings, flow: Flow) -> list[Problem]:
     """W005: steps of a flow that an agent should perform, though no model can be asked."""
-    from detent.authoring.problem import NOWHERE, Place, Problem
     from detent.dispatch.dispatcher import Dispatcher
 
     try:
@@ -84,14 +87,13 @@ def model_problems(settings: Settings, flow: Flow) -> list[Problem]:
             continue
         fate = "no handler can perform it instead" if plan.alone else "the handler will run"
         message = f"step '{plan.qualified}' is an agent's, but {fate}: {reason}."
-        file, _, line = (place_of(settings, plan.resolved.sources["mode"], "mode") or "").partition(", line ")
-        place = Place(file, int(line)) if line.isdigit() else NOWHERE
-        problems.append(Problem("W005", message, place))
+        place = place_of(settings, plan.resolved.sources["mode"], "mode")
+        problems.append(Problem("W005", message, place or NOWHERE))
     return problems
 
 
-def place_of(settings: Settings, layer: str, field: str) -> str | None:
-    """Place of a layer's field: file and line, or a variable. None if code or a default sets it."""
+def place_of(settings: Settings, layer: str, field: str) -> Place | None:
+    """Place of a layer's field: in a file, or a variable. None if code or a default sets it."""
     heading, _, entry = layer.partition(".")
     paths: list[tuple[str, ...]] = []
     if heading == "model":
@@ -101,6 +103,12 @@ def place_of(settings: Settings, layer: str, field: str) -> str | None:
         fields = (field, "model") if field == "model_id" else (field,)
         paths = [(heading, str(name), key) for name in names for key in fields]
     return next((settings.places[path] for path in paths if path in settings.places), None)
+
+
+def shown_place(settings: Settings, layer: str, field: str) -> str | None:
+    """`place_of` as text, for listings."""
+    place = place_of(settings, layer, field)
+    return None if place is None else str(place)
 
 
 class _Reading:
@@ -113,14 +121,17 @@ class _Reading:
         agents: list[str] | None,
         complete: bool,
         known_steps: list[str],
+        max_turns: int | None,
     ) -> None:
         self.known_steps = known_steps
         self.settings = settings
         self.flows = flows
         self.known_agents = agents
         self.complete = complete
-        self.executors = ConfiguredExecutors(settings)
-        self.problems: list[str] = []
+        self.executors = ConfiguredExecutors(settings, max_turns=max_turns)
+        self.problems: list[Problem] = []
+        self._prefixes: dict[str, tuple[Place, str]] = {}
+        """Place and entry by the prefix under which messages name them."""
         self.unread: set[str] = set()
         """Entries under `steps` that cannot be read."""
 
@@ -140,12 +151,9 @@ class _Reading:
         for key, entry in section.items():
             name = self._step_name(str(key), known)
             if name not in known and self.complete:
-                hint = nearest(name, known)
-                where = "" if hint else " If its flow is in a file, list that file under `plugins`."
-                self.problems.append(
-                    f"{self.settings.place('steps', str(key))}: there is no step '{name}'.{hint}"
-                    f"{where} See: detent steps list"
-                )
+                place = self.settings.place("steps", str(key))
+                meant = Nearest().of(name, known)
+                self.problems.append(unknown_step(name, place, below("steps", str(key)), meant))
             config = self._layer("steps", str(key), entry)
             if config is not None:
                 configs[name] = config
@@ -159,15 +167,15 @@ class _Reading:
         for key, entry in self.settings.section("agents").items():
             name = str(key)
             if self.known_agents is not None and name not in self.known_agents:
+                place, meant = self.settings.place("agents", name), Nearest().of(name, self.known_agents)
                 self.problems.append(
-                    f"{self.settings.place('agents', name)}: there is no agent '{name}'."
-                    f"{nearest(name, self.known_agents)} Agents: {', '.join(self.known_agents)}."
+                    unknown_agent(name, place, below("agents", name), meant, self.known_agents)
                 )
             config = self._layer("agents", name, entry)
             if config is not None:
                 configs[name] = config
                 self.problems += [
-                    f"{self._at('agents', name)(field)}: {field} {text}"
+                    self._entry_problem(("agents", name), field, f"{field} {text}")
                     for field, text in out_of_place(config)
                 ]
         return configs
@@ -178,8 +186,8 @@ class _Reading:
         fields = {key: value for key, value in section.items() if key in EVERYWHERE and value is not None}
         if section.get("id") is not None:
             if "model_id" in fields:
-                place = self.settings.place("model", "id")
-                self.problems.append(f"{place}: model has id and model_id, which mean the same; keep one.")
+                message = "model: id and model_id mean the same; keep one of them."
+                self.problems.append(Problem("", message, self.settings.place("model", "id"), "model"))
             fields["model_id"] = section["id"]
         if fields.get("provider") == NOBODY:
             del fields["provider"]
@@ -188,7 +196,7 @@ class _Reading:
         try:
             return StepConfig.read(fields, where=self._at("model"))
         except StepConfigError as error:
-            self.problems += error.problems
+            self.problems += map(self._placed, error.problems)
             return UNSAID
 
     def evidence(self) -> EvidenceRules:
@@ -205,7 +213,8 @@ class _Reading:
         try:
             return EvidenceRules(**rules)
         except ConfigurationError as error:
-            self.problems.append(f"{self.settings.place('autonomy', 'demote')}: autonomy.demote: {error}")
+            keys = ("autonomy", "demote")
+            self.problems.append(self.settings.problem(keys, f"autonomy.demote: {error}"))
             return EvidenceRules()
 
     def _layer(self, heading: str, key: str, entry: Any) -> StepConfig | None:
@@ -220,23 +229,37 @@ class _Reading:
                 read_text=_read_text,
             )
         except StepConfigError as error:
-            self.problems += error.problems
+            self.problems += map(self._placed, error.problems)
             return None
 
     def _at(self, *entry: str) -> Callable[[str], str]:
-        """Where the fields of an entry stand: its line, and the entry's name."""
+        """The prefix of messages about a field of an entry; `_placed` turns it back into a place."""
+        name = ".".join(entry)
 
         def at(field: str) -> str:
-            path = (*entry, *field.split(".")) if field else entry
-            while len(path) > 1 and path not in self.settings.places:
-                path = path[:-1]
-            return f"{self.settings.place(*path)}: {'.'.join(entry)}"
+            place = self._field_place(entry, field)
+            prefix = f"{place}: {name}"
+            self._prefixes[prefix] = (place, name)
+            return prefix
 
         return at
 
+    def _field_place(self, entry: tuple[str, ...], field: str) -> Place:
+        return self.settings.place(*entry, *field.split(".") if field else ())
+
+    def _placed(self, text: str) -> Problem:
+        """The problem of a message that begins with a prefix made by `_at`."""
+        prefix = max((known for known in self._prefixes if text.startswith(f"{known}: ")), key=len)
+        place, entry = self._prefixes[prefix]
+        return Problem("", f"{entry}{text.removeprefix(prefix)}", place, entry)
+
+    def _entry_problem(self, entry: tuple[str, ...], field: str, text: str) -> Problem:
+        name = ".".join(entry)
+        return Problem("", f"{name}: {text}", self._field_place(entry, field), name)
+
     def _step_name(self, key: str, known: Iterable[str]) -> str:
         """The step an entry refers to; a name from the environment may be spelled as a variable's name is."""
-        if key in known or not self.settings.place("steps", key).startswith(PREFIX):
+        if key in known or not self.settings.by_variable("steps", key):
             return key
         meant = [name for name in known if alike(name) == alike(key)]
         return meant[0] if len(meant) == 1 else key
@@ -258,7 +281,7 @@ class _Reading:
         for layer, config in layers:
             if config.provider is not None and (wrong := self.executors.unknown(config.provider)) is not None:
                 place = place_of(self.settings, layer, "provider")
-                self.problems.append(f"{f'{place}: ' if place else ''}{layer}: {wrong}")
+                self.problems.append(Problem("", f"{layer}: {wrong}", place or NOWHERE))
 
     def _usual(self, plan: Plan, read: DispatchSettings) -> str | None:
         """The provider of a step that names none."""
@@ -290,11 +313,11 @@ class _Reading:
                 except StepConfigError as error:
                     for layer, field, text in error.found:
                         place = place_of(self.settings, layer, field)
-                        where = f"{place}: " if place else ""
-                        self.problems.append(f"{where}step '{qualified}', {layer}: {field} {text}")
+                        message = f"step '{qualified}', {layer}: {field} {text}"
+                        self.problems.append(Problem("", message, place or NOWHERE))
         if connect and not self.problems:
-            refused = (self.executors.refused(name) for name in providers if name is not None)
-            self.problems += sorted(filter(None, refused))
+            refused = [self.executors.refused(name) for name in providers if name is not None]
+            self.problems += in_order(problem for problem in refused if problem is not None)
 
 
 _DEMOTE = {
@@ -308,13 +331,3 @@ _DEMOTE = {
 
 def _read_text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
-
-
-def _key_variables(settings: Settings) -> list[str]:
-    """Environment variables that the settings name as holding a key."""
-    entries = [settings.section("model"), *settings.section("models").values()]
-    return [
-        str(entry["api_key_env"])
-        for entry in entries
-        if isinstance(entry, Mapping) and entry.get("api_key_env")
-    ]

@@ -35,11 +35,15 @@ def player_of(
     subject: Subject, *, dispatch: DispatchSettings | None = None, suite: str | None = None
 ) -> FlowPlayer:
     """The player of a subject."""
-    return FlowPlayer(subject, _Parts(), dispatch=dispatch, suite=suite)
+    secrets = frozenset() if dispatch is None else dispatch.secrets
+    return FlowPlayer(subject, _Parts(secrets), dispatch=dispatch, suite=suite)
 
 
 class _Parts:
-    """The parts that plays are built from."""
+    """The parts that plays are built from; secrets are masked in recordings."""
+
+    def __init__(self, secrets: frozenset[str]) -> None:
+        self._secrets = secrets
 
     def store(self) -> Store:
         return MemoryStore()
@@ -52,10 +56,10 @@ class _Parts:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise PlayFailed(f"{path.parent} cannot be written to: {error.strerror}.") from None
-        return _CaseTape(Recorder(path, overwrite=True))
+        return _CaseTape(Recorder(path, overwrite=True, secrets=self._secrets))
 
     def playback(self, path: Path) -> _CaseTape:
-        return _CaseTape(CassettePlayer(path))
+        return _CaseTape(CassettePlayer(path, secrets=self._secrets))
 
 
 class _CaseTape:

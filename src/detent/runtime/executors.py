@@ -12,10 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from detent.authoring.names import Nearest
+from detent.authoring.problem import Problem, problems_of
 from detent.dispatch.executor import NO_MODEL
 from detent.engine import logger
 from detent.kernel.errors import ConfigurationError, IntegrationMissing, nearest
-from detent.runtime.settings import Settings
+from detent.runtime.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -69,8 +71,9 @@ class Provider(NamedTuple):
 class ConfiguredExecutors:
     """Executors by the names that settings give them. Models are shared; executors are made anew."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, max_turns: int | None = None) -> None:
         self._settings = settings
+        self._limits: dict[str, Any] = {} if max_turns is None else {"max_turns": max_turns}
         self._models: dict[str, Model] = {}
         self._others: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -97,20 +100,19 @@ class ConfiguredExecutors:
         known = ", ".join(self.names)
         return f"there is no provider '{provider}'.{nearest(provider, self.names)} Providers: {known}."
 
-    def problems(self) -> list[str]:
+    def problems(self) -> list[Problem]:
         """Problems of entries under `models` that make no model."""
-        problems: list[str] = []
+        problems: list[Problem] = []
         for name in self._settings.section("models"):
             try:
                 self.provider(str(name))
             except ConfigurationError as error:
-                problems.append(str(error))
+                problems += problems_of(error)
         connection_keys = [key for key in CONNECTION if self._settings.get("model", key) is not None]
         if connection_keys and self.default is None:
-            place = self._settings.place("model", connection_keys[0])
-            problems.append(
-                f"{place}: 'model.{connection_keys[0]}' belongs to a provider; name it with model.provider."
-            )
+            key = connection_keys[0]
+            message = f"'model.{key}' belongs to a provider; name it with model.provider."
+            problems.append(self._settings.problem(("model", key), message))
         return problems
 
     def provider(self, name: str) -> Provider:
@@ -121,26 +123,21 @@ class ConfiguredExecutors:
         """
         if (wrong := self.unknown(name)) is not None:
             raise ConfigurationError(wrong[0].upper() + wrong[1:])
-        place = self._settings.place("models", name)
         entry = self._settings.section("models").get(name)
         if not isinstance(entry, Mapping | None):
-            raise ConfigurationError(f"{place}: 'models.{name}' takes named values, such as `kind: openai`.")
+            raise self._wrong(name, f"'models.{name}' takes named values, such as `kind: openai`.")
         options = {str(key): value for key, value in (entry or {}).items() if value is not None}
         kinds = (*KINDS, *self._points)
         kind = options.pop("kind", name if name in kinds else None)
         if kind is None:
-            raise ConfigurationError(f"{place}: 'models.{name}' needs a kind: {', '.join(kinds)}.")
+            raise self._wrong(name, f"'models.{name}' needs a kind: {', '.join(kinds)}.")
         if kind not in kinds:
-            raise ConfigurationError(
-                f"{self._settings.place('models', name, 'kind')}: "
-                f"'models.{name}.kind' is not a kind of model."
-                f"{nearest(str(kind), kinds)} Kinds: {', '.join(kinds)}."
-            )
+            message = f"'models.{name}.kind' is not a kind of model. Kinds: {', '.join(kinds)}."
+            raise self._wrong(name, message, "kind", Nearest().of(str(kind), kinds))
         if "id" in options:
             if "model_id" in options:
-                raise ConfigurationError(
-                    f"{place}: 'models.{name}' has id and model_id, which mean the same; keep one of them."
-                )
+                message = f"'models.{name}' has id and model_id, which mean the same; keep one of them."
+                raise self._wrong(name, message)
             options["model_id"] = options.pop("id")
         if name == self.default:
             model = self._settings.section("model")
@@ -153,10 +150,16 @@ class ConfiguredExecutors:
             options.setdefault("model", options.pop("model_id"))
         model_id = options.get("model" if kind == "pydantic-ai" else "model_id")
         if not isinstance(model_id, str | None):
-            raise ConfigurationError(f"{place}: 'models.{name}.model_id' takes the name of a model.")
+            raise self._wrong(name, f"'models.{name}.model_id' takes the name of a model.", "model_id")
         return Provider(name, str(kind), options, model_id, self._settings.base("models", name))
 
-    def refused(self, name: str) -> str | None:
+    def _wrong(
+        self, name: str, message: str, key: str | None = None, suggestions: tuple[str, ...] = ()
+    ) -> SettingsError:
+        keys = ("models", name) if key is None else ("models", name, key)
+        return SettingsError("The settings", [self._settings.problem(keys, message, suggestions)])
+
+    def refused(self, name: str) -> Problem | None:
         """Why a provider's options make no model; None when they do, or when a package is missing for it."""
         entry = self.provider(name)
         if entry.kind not in KINDS:
@@ -166,9 +169,10 @@ class ConfiguredExecutors:
         except ConfigurationError as error:
             from detent.runtime.key_hosts import KeyRefused
 
-            place = self._settings.places.get(("models", name))
             why = error.reason if isinstance(error, KeyRefused) else error
-            return f"{place}: models.{name}: {why}" if place else f"provider '{name}': {why}"
+            if ("models", name) in self._settings.places:
+                return self._settings.problem(("models", name), f"models.{name}: {why}")
+            return Problem("", f"provider '{name}': {why}")
         except IntegrationMissing as error:
             logger.debug("executor.missing", provider=name, error=str(error))
         return None
@@ -209,7 +213,7 @@ class ConfiguredExecutors:
             from detent.adapters.models.executor import ModelStepExecutor
         except ImportError as error:
             raise _missing(entry, error) from error
-        return ModelStepExecutor(model, default_model_id=entry.model_id)
+        return ModelStepExecutor(model, default_model_id=entry.model_id, **self._limits)
 
     async def close(self) -> None:
         """Close every model and executor; a failure does not keep the others open."""

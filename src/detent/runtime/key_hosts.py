@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -136,13 +137,18 @@ def provider_key(settings: Settings, name: str, kind: str, options: Mapping[str,
     return KeyUse(variable, host, f"models.{name}", by_project)
 
 
-def mail_keys(settings: Settings, prefix: str) -> Iterator[KeyUse]:
-    """User names and passwords of mail servers; variables not named by a setting begin with `prefix`."""
+def mail_keys(settings: Settings, model: str) -> Iterator[KeyUse]:
+    """User names and passwords of mail servers.
+
+    `model`, as `module:name`, is the model of the heading, which has the default variables. It is loaded only
+    if a server is configured.
+    """
     for part, chosen in (("smtp", settings.get("mail", "sink")), ("imap", settings.get("mail", "source"))):
         server = mapping_of(settings.get("mail", part))
         host = server.get("host")
         for key in ("user", "password") if isinstance(host, str) and host and chosen == part else ():
-            variable = str(server.get(f"{key}_env") or f"{prefix}_{part}_{key}".upper())
+            default = getattr(resolve_name(model).model_fields[part].default, f"{key}_env")
+            variable = str(server.get(f"{key}_env") or default)
             yield KeyUse(variable, str(host), f"mail.{part}", settings.of_project("mail", part))
 
 

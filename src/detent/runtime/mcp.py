@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from detent.adapters.mcp.declaration import Way, problems
 from detent.adapters.mcp.server import McpServer
-from detent.kernel.errors import nearest
+from detent.authoring.names import Nearest
+from detent.authoring.problem import Problem
 from detent.runtime.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -33,21 +34,20 @@ def mcp_servers(settings: Settings) -> dict[str, McpServer]:
     Raises:
         SettingsError: some declarations are wrong; it lists every problem with its place.
     """
-    messages: list[str] = []
+    wrong: list[Problem] = []
     servers: dict[str, McpServer] = {}
     for name, entry in settings.section(HEADING).items():
         name = str(name)
         if not isinstance(entry, Mapping):
-            messages.append(
-                _message(settings, (name,), "takes named values: a command or a url, and its tools.")
-            )
+            text = "takes named values: a command or a url, and its tools."
+            wrong.append(_problem(settings, (name,), text))
             continue
-        wrong = problems(name, entry)
-        messages += [_message(settings, (name, *path), problem) for path, problem in wrong]
-        if not wrong:
+        found = problems(name, entry)
+        wrong += [_problem(settings, (name, *path), text) for path, text in found]
+        if not found:
             servers[name] = _server(settings, name, entry)
-    if messages:
-        raise SettingsError("The settings", messages)
+    if wrong:
+        raise SettingsError("The settings", wrong)
     return servers
 
 
@@ -61,7 +61,7 @@ def attach(servers: Mapping[str, McpServer], flows: Iterable[Flow]) -> list[McpS
     """
     tools = {tool.name: (server, tool) for server in servers.values() for tool in server.tools}
     needed: dict[str, McpServer] = {}
-    problems: list[str] = []
+    problems: list[Problem] = []
     for flow in flows:
         for step in flow.every_step():
             for name in dict.fromkeys([*(step.queries or ()), *(step.effects or ())]):
@@ -108,18 +108,15 @@ def _check_keys(settings: Settings, name: str) -> None:
             KeyHosts(settings).check(use)
 
 
-def _message(settings: Settings, path: Way, problem: str) -> str:
-    """A problem, with the place of the nearest key above it."""
-    whole = (HEADING, *path)
-    known_path = next(
-        (whole[:end] for end in range(len(whole), 0, -1) if whole[:end] in settings.places), whole
-    )
-    return f"{settings.place(*known_path)}: '{'.'.join(whole)}' {problem}"
+def _problem(settings: Settings, path: Way, text: str) -> Problem:
+    keys = (HEADING, *path)
+    return settings.problem(keys, f"'{'.'.join(keys)}' {text}")
 
 
-def _undeclared(flow: str, step: str, name: str, tools: Mapping[str, Any]) -> str:
+def _undeclared(flow: str, step: str, name: str, tools: Mapping[str, Any]) -> Problem:
     server, _, tool = name.partition(".")
-    return (
-        f"flow '{flow}', step '{step}': the MCP server '{server}' declares no tool '{tool}'."
-        f"{nearest(name, tools)} Name it under {HEADING}.{server}.queries or {HEADING}.{server}.effects."
+    message = (
+        f"flow '{flow}', step '{step}': the MCP server '{server}' declares no tool '{tool}'. "
+        f"Name it under {HEADING}.{server}.queries or {HEADING}.{server}.effects."
     )
+    return Problem("", message, suggestions=Nearest().of(name, tools))

@@ -272,6 +272,10 @@ class Definitions:
         """Every definition found by name, valid or not; with those that ship, or without."""
         return ()
 
+    def loose(self) -> Iterable[Path]:
+        """Definitions in the project's folder that are found by their path alone, valid or not."""
+        return ()
+
     def names(self) -> Iterable[str]:
         """The names by which definitions are found."""
         return [path.name if path.is_dir() else path.stem for path in self.paths()]

@@ -20,6 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from detent.authoring.document import file_bytes
 from detent.runtime.plugs import plugs
 from detent.runtime.settings import FILES, Settings, config_home
 
@@ -231,7 +232,7 @@ def imported_files(
 def _imports_of(file: Path) -> set[tuple[str, int]]:
     """The top-level names a Python file imports, each with its relative level; 0 for an absolute import."""
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = ast.parse(file_bytes(file))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return set()
     names: set[tuple[str, int]] = set()
@@ -303,6 +304,8 @@ def resolved(path: Path) -> Path:
 
 def _digest(file: Path) -> str:
     try:
+        if not file.is_file():  # reading a pipe or a device may never end
+            return "unreadable"
         with file.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError:

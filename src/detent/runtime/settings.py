@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from detent.authoring.document import Document, below, read_document
+from detent.authoring.names import Nearest
+from detent.authoring.problem import Place, Problem
 from detent.dispatch.autonomy import AutonomyLevel
-from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import decode
 
 FILES = ("detent.yaml", "config.yaml")
@@ -162,18 +164,23 @@ KeyPath = tuple[str, ...]
 """The keys that lead to a value."""
 
 
+COMMAND_LINE = Place("the command line", 0, 0)
+SOMEWHERE = Place("the settings", 0, 0)
+"""Place of a key that no source sets."""
+
+
 class SettingsError(ConfigurationError):
     """The settings cannot be used; all problems are listed at once."""
 
-    def __init__(self, subject: str, problems: list[str], settings: Settings | None = None) -> None:
-        self.problems = problems
+    def __init__(self, subject: str, problems: Iterable[Problem], settings: Settings | None = None) -> None:
+        self.problems = list(problems)
         self.settings = settings
         """The settings as far as they could be read, for further checks."""
-        if len(problems) == 1:
-            super().__init__(problems[0])
+        if len(self.problems) == 1:
+            super().__init__(str(self.problems[0]))
         else:
-            lines = "\n".join(f"  {problem}" for problem in problems)
-            super().__init__(f"{subject} have {len(problems)} problems:\n{lines}")
+            lines = "\n".join(f"  {problem}" for problem in self.problems)
+            super().__init__(f"{subject} have {len(self.problems)} problems:\n{lines}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +192,8 @@ class Settings:
     file: Path | None = None
     """The project file, when there is one."""
     values: Mapping[str, Any] = field(default_factory=dict)
-    places: Mapping[KeyPath, str] = field(default_factory=dict)
-    """Place of each key: `detent.yaml, line 3`, or the name of an environment variable."""
+    places: Mapping[KeyPath, Place] = field(default_factory=dict)
+    """Place of each key: in a file, or the name of an environment variable."""
     bases: Mapping[KeyPath, Path] = field(default_factory=dict)
     """Folder of the file that sets a key, unless a stronger source overrides the key."""
     force_deterministic: bool = False
@@ -211,12 +218,24 @@ class Settings:
         """Everything under a heading."""
         value = self.get(heading, default={})
         if not isinstance(value, Mapping):
-            raise ConfigurationError(f"{self.place(heading)}: '{heading}' takes named values.")
+            raise SettingsError(
+                "The settings", [self.problem((heading,), f"'{heading}' takes named values.")]
+            )
         return value
 
-    def place(self, *keys: str) -> str:
-        """Place of a key, for messages."""
-        return self.places.get(keys, "the settings")
+    def place(self, *keys: str) -> Place:
+        """Place of a key, or of its nearest parent that has one."""
+        return _place(self.places, keys)
+
+    def by_variable(self, *keys: str) -> bool:
+        """Whether an environment variable that can set any key sets this one."""
+        return self.places.get(keys, SOMEWHERE).file.startswith(PREFIX)
+
+    def problem(
+        self, keys: Sequence[str], message: str, suggestions: tuple[str, ...] = (), code: str = ""
+    ) -> Problem:
+        """A problem at a key."""
+        return Problem(code, message, self.place(*keys), ".".join(keys), suggestions)
 
     def base(self, *keys: str) -> Path:
         """The folder that relative paths at this key start from: the folder of the file that sets the key."""
@@ -243,14 +262,14 @@ def read_settings(
     folder = folder or _working_folder()
     environ = os.environ if environ is None else environ
     file = _find(folder, config, environ)
-    problems: list[str] = []
-    places: dict[KeyPath, str] = {}
+    problems: list[Problem] = []
+    places: dict[KeyPath, Place] = {}
     bases: dict[KeyPath, Path] = {}
     values: dict[str, Any] = {}
     project: set[KeyPath] = set()
     for source in (_find_user(folder, environ), file):  # the weaker one first
         if source is not None and not (source is not file and file is not None and _same(source, file)):
-            file_places: dict[KeyPath, str] = {}
+            file_places: dict[KeyPath, Place] = {}
             file_values = _read_file(source, _display_name(source, folder, environ), file_places, problems)
             problems += _secrets(file_values, file_places)
             values = _merge(values, file_values, ENTRIES)
@@ -259,21 +278,23 @@ def read_settings(
             if source is file:
                 project = set(file_places)
                 problems += [
-                    f"{file_places[heading,]}: "
-                    f"'{heading}' belongs into your own settings, not into a project's."
+                    Problem(
+                        "", f"'{heading}' belongs into your own settings, not into a project's.",
+                        file_places[heading,], heading,
+                    )
                     for heading in USER_ONLY
                     if (heading,) in file_places
-                ]
-    for keys, value, variable in _environment(environ):
+                ]  # fmt: skip
+    for keys, value, place in _environment(environ):
         keys = _entry(values, keys)
-        _set(values, keys, value, variable, places, problems)
+        _set(values, keys, value, place, places, problems)
         for length in range(1, len(keys) + 1):
             bases.pop(keys[:length], None)
         project = {path for path in project if path[: len(keys)] != keys}
     for heading, value in (overrides or {}).items():
         if value is not None:
             values[heading] = value
-            places[(heading,)] = "the command line"
+            places[(heading,)] = COMMAND_LINE
             bases.pop((heading,), None)
             project = {path for path in project if path[0] != heading}
     forced = _forced(environ, problems)
@@ -392,18 +413,20 @@ def _laid(below: Any, above: Any, depth: int) -> Any:
     return {**below, **{key: _laid(below.get(key), value, depth - 1) for key, value in above.items()}}
 
 
-def _forced(environ: Mapping[str, str], problems: list[str]) -> bool:
+def _forced(environ: Mapping[str, str], problems: list[Problem]) -> bool:
     """Whether the environment switches agents off."""
     switch = environ.get(FORCE, "").strip().lower()
     if switch in ("true", "1", "yes"):
         return True
     if switch not in ("", "false", "0", "no"):
-        problems.append(f"{FORCE}: takes true, 1 or yes, or false, 0 or no.")
+        problems.append(Problem("", "takes true, 1 or yes, or false, 0 or no.", Place(FORCE, 0, 0)))
     return False
 
 
-def _read_file(file: Path, shown: str, places: dict[KeyPath, str], problems: list[str]) -> dict[str, Any]:
-    """The file's values; adds the line of every key to `places`.
+def _read_file(
+    file: Path, shown: str, places: dict[KeyPath, Place], problems: list[Problem]
+) -> dict[str, Any]:
+    """The file's values; adds the place of every key to `places`.
 
     A scalar that YAML 1.1 read differently is refused rather than warned of: a setting must not change its
     meaning in silence.
@@ -416,33 +439,34 @@ def _read_file(file: Path, shown: str, places: dict[KeyPath, str], problems: lis
     document = read_document(
         raw, shown, code="", most_bytes=LONGEST_FILE, was_yaml_1_1=True, keys_as_written=True
     )
-    wrong = [f"{shown}, line {problem.place.line}: {problem.message}" for problem in document.problems]
-    if document.value is None and wrong:
-        raise ConfigurationError(wrong[-1])  # the one that ended the reading
+    if document.value is None and document.problems:
+        ended_by = document.problems[-1]._replace(code="")
+        raise SettingsError("The settings", [ended_by])
     if not isinstance(document.value, dict | None):
-        raise ConfigurationError(f"{shown}: a settings file holds headings with values under them.")
-    problems += wrong
-    places |= {keys: f"{shown}, line {line}" for keys, line in _lines(document, document.value, (), "")}
+        message = "a settings file holds headings with values under them."
+        raise SettingsError("The settings", [Problem("", message, Place(shown, 1))])
+    problems += [problem._replace(code="") for problem in document.problems]  # refused, warnings too
+    places |= _places(document, document.value, (), "")
     return document.value or {}
 
 
-def _lines(document: Document, value: Any, keys: KeyPath, path: str) -> Iterator[tuple[KeyPath, int]]:
-    """The line of every key, lists left out."""
+def _places(document: Document, value: Any, keys: KeyPath, path: str) -> Iterator[tuple[KeyPath, Place]]:
+    """The place of every key, lists left out."""
     for key, inner in value.items() if isinstance(value, dict) else ():
         here = below(path, key)
-        yield (*keys, key), document.key_place(here).line
-        yield from _lines(document, inner, (*keys, key), here)
+        yield (*keys, key), Place(*document.key_place(here))
+        yield from _places(document, inner, (*keys, key), here)
 
 
-def _environment(environ: Mapping[str, str]) -> Iterator[tuple[KeyPath, Any, str]]:
+def _environment(environ: Mapping[str, str]) -> Iterator[tuple[KeyPath, Any, Place]]:
     """Keys and values set by environment variables, weaker variables first."""
     for variable in sorted(environ):
         if variable.startswith(PREFIX):
             keys = tuple(part.lower() for part in variable[len(PREFIX) :].split("__"))
-            yield keys, _value(environ[variable]), variable
+            yield keys, _value(environ[variable]), Place(variable, 0, 0)
     for variable, keys in SHORT.items():
         if environ.get(variable):
-            yield keys, environ[variable], variable
+            yield keys, environ[variable], Place(variable, 0, 0)
 
 
 def alike(name: str) -> str:
@@ -472,13 +496,13 @@ def _set(
     values: dict[str, Any],
     keys: KeyPath,
     value: Any,
-    place: str,
-    places: dict[KeyPath, str],
-    problems: list[str],
+    place: Place,
+    places: dict[KeyPath, Place],
+    problems: list[Problem],
 ) -> None:
     """Set one value, creating the mappings above it."""
     if not all(keys):
-        problems.append(f"{place}: the name has an empty part.")
+        problems.append(Problem("", "the name has an empty part.", place))
         return
     inner = values
     for index, key in enumerate(keys[:-1], 1):
@@ -514,20 +538,36 @@ def known_secrets(environ: Mapping[str, str], variables: Iterable[str] = ()) -> 
     return frozenset(value for value in secrets if len(value) >= _SECRET_LENGTH)
 
 
+def secrets_of(settings: Settings, environ: Mapping[str, str] | None = None) -> frozenset[str]:
+    """Values of the environment that no output may show, the keys that the settings name included."""
+    entries = [settings.section("model"), *settings.section("models").values()]
+    named = [
+        str(entry["api_key_env"])
+        for entry in entries
+        if isinstance(entry, Mapping) and entry.get("api_key_env")
+    ]
+    return known_secrets(os.environ if environ is None else environ, named)
+
+
 # -- checks -------------------------------------------------------------------------------------------------
 
 
-def _misfits(value: Any, keys: Keys, path: KeyPath, places: Mapping[KeyPath, str]) -> Iterator[str]:
-    """Unknown keys, each with the nearest known one, and values of the wrong kind."""
+def _place(places: Mapping[KeyPath, Place], keys: KeyPath) -> Place:
+    """The place of a key, or of its nearest parent that has one."""
+    return next((places[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in places), SOMEWHERE)
+
+
+def _misfits(value: Any, keys: Keys, path: KeyPath, places: Mapping[KeyPath, Place]) -> Iterator[Problem]:
+    """Unknown keys, each with the nearest known ones, and values of the wrong kind."""
     if value is None or keys is None:
         return
-    place = places.get(path, "the settings")
+    dotted = ".".join(path)
     if isinstance(keys, Value):
         if not keys.fits(value):
-            yield f"{place}: '{'.'.join(path)}' takes {keys.what}."
+            yield Problem("", f"'{dotted}' takes {keys.what}.", _place(places, path), dotted)
         keys = keys.keys
     elif not isinstance(value, Mapping):
-        yield f"{place}: '{'.'.join(path)}' takes named values."
+        yield Problem("", f"'{dotted}' takes named values.", _place(places, path), dotted)
     if keys is None or not isinstance(value, Mapping):
         return
     for key, inner in value.items():
@@ -535,14 +575,15 @@ def _misfits(value: Any, keys: Keys, path: KeyPath, places: Mapping[KeyPath, str
         if key in keys or "*" in keys:
             yield from _misfits(inner, keys.get(key, keys.get("*")), here, places)
             continue
-        hint = nearest(str(key), keys) or f" Known here: {', '.join(sorted(keys))}."
-        noun = "key" if path else "heading"
-        yield f"{places.get(here, 'the settings')}: unknown {noun} '{'.'.join(here)}'.{hint}"
+        meant = Nearest().of(str(key), keys)
+        known = "" if meant else f" Known here: {', '.join(sorted(keys))}."
+        message = f"unknown {'key' if path else 'heading'} '{'.'.join(here)}'.{known}"
+        yield Problem("", message, _place(places, here), ".".join(here), meant)
 
 
-def _secrets(value: Any, places: Mapping[KeyPath, str], path: KeyPath = ()) -> list[str]:
+def _secrets(value: Any, places: Mapping[KeyPath, Place], path: KeyPath = ()) -> list[Problem]:
     """Problems with secrets written into a settings file, which is kept and shared."""
-    problems: list[str] = []
+    problems: list[Problem] = []
     if isinstance(value, Mapping):
         for key, inner in value.items():
             here = (*path, str(key))
@@ -568,9 +609,9 @@ def _names_a_variable(path: KeyPath) -> bool:
     return len(path) == 4 and path[0] == "mcp" and path[2] in ("env", "headers")
 
 
-def _secret(places: Mapping[KeyPath, str], path: KeyPath, subject: str) -> str:
+def _secret(places: Mapping[KeyPath, Place], path: KeyPath, subject: str) -> Problem:
     variable = "DETENT_STORE" if path[0] == "store" else PREFIX + "__".join(path).upper()
-    return (
-        f"{places.get(path, 'the settings')}: {subject} does not belong in the file; "
-        f"secrets come from the environment (for example {variable})."
+    message = (
+        f"{subject} does not belong in the file; secrets come from the environment (for example {variable})."
     )
+    return Problem("", message, _place(places, path), ".".join(path))

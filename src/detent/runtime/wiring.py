@@ -118,6 +118,7 @@ def engine_for(
     complete: bool = False,
     known_steps: Iterable[str] = (),
     agents: Iterable[str] | None = (),
+    max_turns: int | None = None,
     tape: Tape | None = None,
     store: Store | None = None,
 ) -> Engine:
@@ -125,7 +126,8 @@ def engine_for(
 
     With `deterministic`, no step is given to an agent. With `complete`, these are all known flows, and
     settings about steps that are neither in one of them nor in `known_steps` are refused. `agents` are those
-    that settings may name besides the general one.
+    that settings may name besides the general one. `max_turns` limits how often a model is asked for one
+    answer, tools in between.
     """
     from detent.dispatch.executor import DISPATCH_AGENT
     from detent.engine.engine import Engine
@@ -140,7 +142,7 @@ def engine_for(
     limit = concurrency or settings.get("concurrency", default=1000)
     dispatch = dispatch_settings(
         settings, flows, deterministic=deterministic, complete=complete, known_steps=known_steps,
-        agents=None if agents is None else [DISPATCH_AGENT, *agents],
+        agents=None if agents is None else [DISPATCH_AGENT, *agents], max_turns=max_turns,
     )  # fmt: skip
     return Engine(
         store or store_for(settings, create=create), flows, observers=all_observers, concurrency=limit,

@@ -156,6 +156,31 @@ class TestAnswers:
         assert json.loads(got.text) == {"fault": True}
         assert (got.finish, got.model_id, got.calls) == ("stop", MODEL_ID, ())
 
+    async def test_a_limit_that_is_too_large_is_lowered_to_what_the_model_accepts(self, caplog):
+        """Older models write less than the usual limit; the provider says how much, and it is remembered."""
+        words = "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens for m-3-2024"
+        refusal = answer({"type": "error", "error": {"type": "invalid_request_error", "message": words}}, 400)
+        async with Server(refusal, answer(message(text("1"))), answer(message(text("2")))) as server:
+            made = model(server)
+            with caplog.at_level("WARNING", "detent"):
+                await made.complete(asking(max_tokens=8192))
+            await made.complete(asking(max_tokens=8192))
+            await made.close()
+        assert [asked.body["max_tokens"] for asked in server.asked] == [8192, 4096, 4096]
+        assert "model.limit_lowered" in caplog.text
+
+    async def test_a_limit_that_is_refused_again_is_an_error(self):
+        def refusal(most: int) -> Any:
+            words = f"max_tokens: too many, the maximum is {most}"
+            return answer(
+                {"type": "error", "error": {"type": "invalid_request_error", "message": words}}, 400
+            )
+
+        async with Server(refusal(4096), refusal(2048)) as server:
+            error = await failing(server, max_tokens=8192)
+        assert len(server.asked) == 2
+        assert not error.transient
+
     async def test_models_that_take_a_temperature_get_it(self):
         async with Server(answer(message(text("1")))) as server:
             await model(server).complete(asking(model_id="claude-haiku-4-5", temperature=0.5))

@@ -284,6 +284,50 @@ class TestWhatAServerDoesNotTake:
         assert "max_completion_tokens" in server.asked[2].body
         assert server.asked[4].body.keys() == {"model", "messages", "stream"}
 
+    @pytest.mark.parametrize(
+        "refusal",
+        [
+            "max_tokens is too large: 8192. This model supports at most 4096 completion tokens, whereas you "
+            "provided 8192.",
+            "Invalid max_tokens value, the valid range of max_tokens is [1, 4,096]",
+            "`max_tokens` must be less than or equal to `4096`, the maximum value for `max_tokens` is less "
+            "than the `context_window` for this model",
+            "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens for m-3-20250101",
+        ],
+    )
+    async def test_a_limit_that_is_too_large_is_lowered_to_what_the_model_accepts(self, refusal, caplog):
+        """And it stays a limit: an answer without any may cost what nobody expected."""
+        refused = answer({"error": {"message": refusal, "param": "max_tokens"}}, 400)
+        async with Server(refused, said("a"), said("b"), said("c")) as server:
+            made = model(server)
+            with caplog.at_level("WARNING", "detent"):
+                await made.complete(asking(max_tokens=8192))
+            await made.complete(asking(max_tokens=8192))
+            await made.complete(asking(max_tokens=100))
+        assert [asked.body["max_tokens"] for asked in server.asked] == [8192, 4096, 4096, 100]
+        assert "model.limit_lowered" in caplog.text
+
+    async def test_a_limit_that_does_not_fit_the_context_is_left_to_the_server(self):
+        """The numbers of such a refusal are no limit on the answer."""
+        refused = {
+            "error": {
+                "message": "'max_tokens' or 'max_completion_tokens' is too large: 8192. This model's maximum "
+                "context length is 8000 tokens and your request has 3000 input tokens (8192 > 8000 - 3000)."
+            }
+        }
+        async with Server(answer(refused, 400), said("a")) as server:
+            await model(server).complete(asking(max_tokens=8192))
+        assert "max_tokens" not in server.asked[1].body
+
+    async def test_a_limit_is_lowered_once_only(self):
+        refusals = [
+            answer({"error": {"message": f"max_tokens is too large: at most {most}"}}, 400)
+            for most in (8191, 8190, 8189, 8188)
+        ]
+        async with Server(*refusals[:2], said("a")) as server:
+            await model(server).complete(asking(max_tokens=8192))
+        assert [asked.body.get("max_tokens") for asked in server.asked] == [8192, 8191, None]
+
     async def test_a_server_that_never_agrees_is_not_asked_for_ever(self):
         refusals = [
             answer({"error": {"message": "no max_tokens, use max_completion_tokens"}}, 400),

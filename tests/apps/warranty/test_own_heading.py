@@ -68,9 +68,9 @@ def test_only_parts_at_the_top_that_are_the_applications_alone_are_hinted_at(pro
 
 
 def test_a_mistake_under_the_heading_is_told_where_it_stands(project):
-    with pytest.raises(SettingsError, match=r"line 2.*Did you mean 'database'\?"):
+    with pytest.raises(SettingsError, match=r"detent.yaml:2:11: .*Did you mean 'database'\?"):
         project("warranty:\n  tools: {databse: x}\n")
-    with pytest.raises(ConfigurationError, match="line 2: 'tools.registry' should be"):
+    with pytest.raises(ConfigurationError, match="detent.yaml:2:11: 'tools.registry' should be"):
         warranty_settings(project("warranty:\n  tools: {registry: paper}\n"))
 
 

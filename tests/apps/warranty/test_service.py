@@ -13,9 +13,7 @@ from detent.apps.warranty.attention import attention
 from detent.apps.warranty.events import LEGACY
 from detent.apps.warranty.files_source import NamedFiles
 from detent.apps.warranty.purge import purge_texts
-from detent.apps.warranty.responses import ResponseGenerator
 from detent.apps.warranty.service import TooManyErrors
-from detent.apps.warranty.settings import read
 from detent.apps.warranty.tools.registry import Registry
 from detent.apps.warranty.tools.tickets import Tickets
 from detent.engine.journal_reader import read as entries_of
@@ -23,7 +21,8 @@ from detent.engine.tools import ToolError
 from detent.kernel.errors import ConfigurationError, RunStateError
 from detent.kernel.status import Status
 from tests.adapters.mail.servers import PASSWORD, USER, imap_server, smtp_server
-from tests.apps.warranty.mailroom import COVERED, NO_SERIAL, Room, mail, whats
+from tests.adapters.models.server import Server, said
+from tests.apps.warranty.mailroom import COVERED, NO_SERIAL, QUICKLY, Room, mail, whats
 
 LATER = timedelta(minutes=16)
 EXPIRED = "Our kiosk, serial number PX2-55910, restarts by itself all the time."
@@ -617,37 +616,6 @@ async def test_a_mail_whose_text_is_dropped_is_run_again_from_the_mailbox(tmp_pa
     assert len(await room.tickets()) == 1
 
 
-# -- one step alone -----------------------------------------------------------------------------------------
-
-
-async def test_one_step_answers_alone_and_nothing_is_performed(tmp_path):
-    """W-65, W-16"""
-    from detent.adapters.mail.message import read_message
-
-    room = Room(tmp_path)
-    async with room.open():
-        pass
-    generator = ResponseGenerator(read({}, tmp_path))
-    first = await generator.generate_step_response("01", read_message(mail()))
-    assert (first.step_name, first.next_step) == ("01-extract-serial", "02-check-warranty")
-    assert "SERIAL: SN48213" in first.response_text
-    assert not first.is_done()
-    second = await generator.generate_step_response(
-        "check-warranty", read_message(mail()), {"serial_number": "PX2-55910"}
-    )
-    assert second.next_step == "03c-expired-warranty"
-    assert [call.function_name for call in second.function_calls] == ["check_warranty"]
-    data = {"serial_number": "PX2-55910", "warranty_data": {"expires": "2024-09-30"}, "language": "en"}
-    third = await generator.generate_step_response("03c", read_message(mail()), data)
-    assert third.is_done()
-    (call,) = third.function_calls
-    assert call.arguments["to"] == "maren1@holt-bakery.example"
-    assert "2024-09-30" in call.arguments["body"]
-    assert room.replies() == []
-    with pytest.raises(ConfigurationError, match="has no step '09-fly'"):
-        await generator.generate_step_response("09-fly", read_message(mail()))
-
-
 # -- what is said -------------------------------------------------------------------------------------------
 
 
@@ -715,3 +683,20 @@ async def test_failures_are_said_with_their_step(tmp_path):
     assert failed["log_level"] == "error"
     (function,) = [line for line in lines if line["event"] == "function.failed"]
     assert (function["function"], function["code"], function["attempts"]) == ("send_email", "outbox", 3)
+
+
+@pytest.mark.parametrize("turns", [1, 3])
+async def test_a_model_that_only_calls_functions_is_asked_as_often_as_the_settings_say(tmp_path, turns):
+    call = said('{"tool": "check_warranty", "arguments": {"serial_number": "SN48213"}}')
+    async with Server(*[call] * 20) as server:
+        room = Room(
+            tmp_path,
+            orchestration={"max_attempts": 1, "retry": {**QUICKLY["retry"], "function_turns": turns}},
+            models={"near": {"kind": "vllm", "base_url": f"{server.url}/v1", "model_id": "m"}},
+            model={"provider": "near"},
+            steps={"02-check-warranty": {"mode": "agent", "autonomy": "approver", "max_retries": 0}},
+        )
+        room.put(mail())
+        assert paths(await room.once()) == {("01", "02", "03a", "05")}
+    asked = [request for request in server.asked if request.path.endswith("/chat/completions")]
+    assert len(asked) == turns

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from detent.apps.warranty.settings import read, wrong_values
+from detent.authoring.problem import NOWHERE
 from detent.kernel.errors import ConfigurationError
 
 
@@ -61,4 +62,5 @@ def test_numbers_and_choices_say_what_they_should_be(tmp_path):
 
 def test_unknown_keys_are_left_to_whoever_told_them_already(tmp_path):
     values = {"mail": {"inbx": "x", "sink": "pigeon"}}
-    assert wrong_values(values, tmp_path) == ["'mail.sink' should be 'outbox' or 'smtp'."]
+    (problem,) = wrong_values(values, tmp_path, lambda keys: NOWHERE)
+    assert (problem.path, problem.message) == ("mail.sink", "'mail.sink' should be 'outbox' or 'smtp'.")

@@ -231,7 +231,7 @@ def test_mail_goes_where_the_settings_say(project):
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("{sink: fax}", "line 1: 'mail.sink' should be 'outbox' or 'smtp'."),
+        ("{sink: fax}", "detent.yaml:1:8: 'mail.sink' should be 'outbox' or 'smtp'."),
         ("{form: x}", "unknown key 'mail.form'. Did you mean 'from'?"),
         ("{from: nobody}", "'mail.from': mails need a sender"),
         ("{sink: smtp, smtp: {host: h.example}}", "'mail.from' must say who sends by SMTP."),
@@ -253,7 +253,7 @@ def test_what_is_wrong_with_the_mail_settings_is_told_with_its_place(project, sa
     with pytest.raises(SettingsError) as caught:
         mail_out(settings_of(project, f"mail: {said}\n"))
     assert told in str(caught.value)
-    assert "detent.yaml, line 1" in str(caught.value) or "the settings" in str(caught.value)
+    assert "detent.yaml:1:" in str(caught.value) or "the settings" in str(caught.value)
 
 
 async def test_mail_settings_matter_only_to_playbooks_that_send(project):

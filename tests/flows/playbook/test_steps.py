@@ -344,13 +344,13 @@ class TestResuming:
     async def test_a_hundred_runs_open_each_file_once(self, tmp_path, world, monkeypatch):
         """W-12."""
         opened = []
-        read_bytes = type(tmp_path).read_bytes
+        real_open = type(tmp_path).open
 
-        def counting(path):
-            opened.append(path.name)
-            return read_bytes(path)
+        def counting(path, *args, **options):
+            opened.extend([path.name] if args == ("rb",) else [])
+            return real_open(path, *args, **options)
 
-        monkeypatch.setattr(type(tmp_path), "read_bytes", counting)
+        monkeypatch.setattr(type(tmp_path), "open", counting)
         flow = repairs(tmp_path, world)
         async with Engine(MemoryStore(), [flow]) as engine:
             for _ in range(100):

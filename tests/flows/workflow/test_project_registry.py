@@ -82,7 +82,7 @@ def test_a_command_is_a_list_or_a_text_split_as_a_shell_would(tmp_path):
     lint, docs = stages.get("lint"), stages.get("docs")
     assert lint.command == ("ruff", "check", "my folder")
     assert (lint.fix_command, lint.timeout) == (("ruff", "check", "--fix"), 30.0)
-    assert lint.origin == "detent.yaml, line 4"
+    assert lint.origin == "detent.yaml:4:13"
     assert (docs.command, docs.fix_command, docs.timeout) == (("mkdocs", "build"), None, 600.0)
     assert stages.get("test").command is None
 
@@ -141,7 +141,7 @@ notify:
     )
     with pytest.raises(SettingsError) as caught:
         WorkflowSettings.read(settings)
-    places = [re.match(r"detent\.yaml, line (\d+): '([^']+)'", one) for one in caught.value.problems]
+    places = [re.match(r"detent\.yaml:(\d+):\d+: '([^']+)'", str(one)) for one in caught.value.problems]
     assert [place and (int(place[1]), place[2]) for place in places] == [
         (1, "workflow.max_parallel"),
         (1, "workflow.allow_private"),
@@ -155,7 +155,7 @@ notify:
         (10, "notify.folder"),
         (11, "notify.webhook_env"),
     ]
-    MESSAGES.check("# settings with a mistake in every line", "\n".join(caught.value.problems))
+    MESSAGES.check("# settings with a mistake in every line", "\n".join(map(str, caught.value.problems)))
     assert "hidden" not in str(caught.value)
 
 
@@ -166,13 +166,13 @@ notify:
         ("validation: {stage: {}}", "unknown key 'validation.stage'. Did you mean 'stages'?"),
         (
             "validation: {stages: {test: {comand: x}}}",
-            "'validation.stages.test.comand'. Did you mean 'command'?",
+            "'validation.stages.test.comand'. Did you mean 'command' or 'fix_command'?",
         ),
         ("notify: {foldre: x}", "unknown key 'notify.foldre'. Did you mean 'folder'?"),
     ],
 )
 def test_an_unknown_key_names_the_nearest(tmp_path, text, said):
-    with pytest.raises(SettingsError, match=r"^detent\.yaml, line 1: unknown key") as caught:
+    with pytest.raises(SettingsError, match=r"^detent\.yaml:1:\d+: unknown key") as caught:
         settings_of(tmp_path, text)
     assert said in str(caught.value)
 

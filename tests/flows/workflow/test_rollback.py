@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
+from detent.dispatch.config import StepConfig
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.flows.workflow.errors import RollbackError
 from detent.flows.workflow.events import RollbackCompleted, RollbackStarted, WorkflowCompleted
@@ -283,6 +284,71 @@ async def test_what_an_agent_did_is_undone_with_what_it_was_given(workshop: Work
     assert ran.step("write").output == {"words": 3}
     assert undone(ran) == ["given"]
     assert len(built) == (1 if context == "builder" else 0)
+
+
+# -- steps that acted and never ended ------------------------------------------------------------------------
+
+
+def putting(workshop: Workshop, last: Any) -> str:
+    """A file whose step puts two texts on the shelf, one after the other, and then does something else."""
+
+    async def put_two(ctx: Any) -> dict[str, Any]:
+        for text in ("one", "two"):
+            await ctx.perform("shelf.put", text=text)
+        await last()
+        return {"text": "two"}
+
+    workshop.more.append(
+        Action("put_two", handler=put_two, intent=INTENT, effects=("shelf.put",), rollback="unput")
+    )
+    return flow("""
+    - {name: first, type: python, action: put, kwargs: {text: first}}
+    - {name: both, type: python, action: put_two}
+    """)
+
+
+async def test_a_step_that_acted_and_failed_is_undone_effect_by_effect(workshop: Workshop) -> None:
+    """1.13: its visit never moved, but what it did was done."""
+
+    async def fail() -> None:
+        raise ValueError("the shelf is full")
+
+    ran = await workshop.run(putting(workshop, fail))
+    assert ran.run.status is Status.FAILED
+    assert done(ran) == ["first", "one", "two"]
+    assert undone(ran) == ["two", "one", "first"]
+
+
+async def test_a_run_cancelled_between_two_effects_of_a_step_undoes_them(workshop: Workshop) -> None:
+    """1.13: nothing of it is left standing."""
+
+    async def wait() -> None:
+        await workshop.door("wait").wait()
+
+    async with workshop.under_way(putting(workshop, wait)) as engine:
+        await until(lambda: ("put", "two") in workshop.effects)
+        await engine.cancel("r", undo=True)
+        ran = await workshop.finished(engine)
+    assert ran.run.status is Status.CANCELLED
+    assert undone(ran) == ["two", "one", "first"]
+
+
+async def test_an_agent_that_did_what_code_would_not_fails_the_step_and_is_undone(workshop: Workshop) -> None:
+    """1.13: in a flow that can undo, nobody need be asked."""
+    calls = {"calls": [{"tool": "shelf.put", "args": {"text": "something else"}}]}
+    executor = ScriptedStepExecutor({"second": [{"output": calls}, {"error": "permanent"}]})
+    steps = {"second": StepConfig.read({"mode": "agent", "autonomy": "approver"})}
+    ran = await workshop.run(
+        flow("""
+        - {name: first, type: python, action: put, kwargs: {text: first}}
+        - {name: second, type: python, action: put, kwargs: {text: second},
+           output_schema: {type: object, required: [text, why]}}
+        """),
+        engine={"dispatch": DispatchSettings(steps=steps, executors=ScriptedSource(executor))},
+    )
+    assert ran.run.status is Status.FAILED
+    assert done(ran) == ["first", "something else"]
+    assert undone(ran) == ["something else", "first"]
 
 
 # -- cancelling and interrupting ----------------------------------------------------------------------------

@@ -22,6 +22,8 @@ CONNECT_TIMEOUT = 10.0
 ANSWER_TIMEOUT = 600.0
 """Seconds from asking to the end of the answer, even while it streams; a step's `timeout` is usually less."""
 
+FEWEST_TOKENS = 256
+"""A smaller number in the refusal of a limit is no limit on the tokens of an answer."""
 LONGEST_TOLD = 200
 """Characters of a server's message that are shown."""
 
@@ -108,6 +110,20 @@ def told(body: Any) -> tuple[str, str]:
     )
     code = " ".join(str(error[key]) for key in ("code", "type", "param") if error.get(key))
     return message, code
+
+
+def accepted_tokens(refusal: str, asked: int) -> int | None:
+    """The most tokens of an answer that a model accepts, from its refusal of a limit; None if it names none.
+
+    A refusal because question and answer together exceed the context names other numbers.
+    """
+    text = refusal.lower()
+    if "max_tokens" not in text and "max_completion_tokens" not in text:
+        return None
+    if "context length" in text or "input tokens" in text:
+        return None
+    numbers = [int(number.replace(",", "")) for number in re.findall(r"(?<![\w.-])\d[\d,]*\b", text)]
+    return max((number for number in numbers if FEWEST_TOKENS <= number < asked), default=None)
 
 
 def fit_to_tell(message: str, request: ModelRequest, secrets: Iterable[str] = ()) -> str:

@@ -25,6 +25,7 @@ from detent.dispatch.conversation import Message, ModelAnswer, ToolCall
 from detent.dispatch.executor import Availability
 from detent.dispatch.executor_errors import ExecutorError
 from detent.dispatch.usage import UsageMetadata
+from detent.engine import logger
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import digest, encode, to_plain
 
@@ -111,6 +112,8 @@ class _Accepted:
 
     limit: str | None
     """Its name for the limit on the tokens of an answer; None when it accepts no limit."""
+    most: int | None = None
+    """The largest limit it accepts, if it has said so."""
     renamed: bool = False
     form: Literal["json_schema", "json_object", "words"] = "json_schema"
     proven: bool = False
@@ -299,7 +302,7 @@ class OpenAIModel:
         if "temperature" not in accepted.without:
             body["temperature"] = request.temperature
         if accepted.limit is not None:
-            body[accepted.limit] = request.max_tokens
+            body[accepted.limit] = min(request.max_tokens, accepted.most or request.max_tokens)
         if streaming:
             body["stream"] = True
             if "stream_options" not in accepted.without:
@@ -588,6 +591,13 @@ def _adapt(accepted: _Accepted, body: Mapping[str, Any], request: ModelRequest, 
     elif "temperature" in body and "temperature" in refusal:
         accepted.without.add("temperature")
     elif accepted.limit is not None and ("max_tokens" in refusal or "max_completion_tokens" in refusal):
+        most = http_common.accepted_tokens(refusal, body[accepted.limit])
+        if most is not None and accepted.most is None:
+            accepted.most = most
+            logger.warning(
+                "model.limit_lowered", model=body.get("model"), asked=request.max_tokens, sent=most
+            )
+            return True
         other = "max_completion_tokens" if accepted.limit == "max_tokens" else "max_tokens"
         too_many = any(word in refusal for word in ("too large", "at most", "maximum", "exceed", "less than"))
         accepted.limit = other if other in refusal and not too_many and not accepted.renamed else None

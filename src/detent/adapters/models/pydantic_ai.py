@@ -20,6 +20,7 @@ from detent.dispatch.conversation import Message, ModelAnswer, ToolCall
 from detent.dispatch.executor import Availability
 from detent.dispatch.executor_errors import ExecutorError
 from detent.dispatch.usage import UsageMetadata
+from detent.engine import logger
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import to_plain
 
@@ -126,6 +127,23 @@ def _provider(name: str, largest: int) -> tuple[Any, tuple[Any, ...]]:
     return provider_class(http_client=client), (client,)
 
 
+class _LimitRefused(Exception):
+    """The model accepts fewer tokens of an answer than were asked for."""
+
+    def __init__(self, error: ExecutorError, most: int) -> None:
+        self.error = error
+        self.most = most
+
+
+def _accepted_tokens(error: Exception, asked: int) -> int | None:
+    """The largest limit that a refusal names; None for any other error."""
+    from pydantic_ai.exceptions import ModelHTTPError
+
+    if not isinstance(error, ModelHTTPError) or error.status_code != 400:
+        return None
+    return http_common.accepted_tokens(http_common.told(error.body)[0], asked)
+
+
 class PydanticAIModel:
     """A model of pydantic-ai, created on the first request."""
 
@@ -149,6 +167,8 @@ class PydanticAIModel:
         self._answer_timeout = answer_timeout
         self._made: dict[str, Made] = {}
         self._making = asyncio.Lock()
+        self._most: dict[str, int] = {}
+        """The largest `max_tokens` that a model accepts, by its id, where it has said so."""
 
     def available(self) -> Availability:
         """Whether the model could be asked now; nothing is sent."""
@@ -180,6 +200,19 @@ class PydanticAIModel:
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> ModelAnswer:
         """One answer. Cancelling closes the connection."""
         model_id = request.model_id or self._default_id
+        most = self._most.get(model_id, request.max_tokens)
+        try:
+            return await self._complete(replace(request, max_tokens=min(request.max_tokens, most)), on_text)
+        except _LimitRefused as refused:
+            most = self._most[model_id] = refused.most
+            logger.warning("model.limit_lowered", model=model_id, asked=request.max_tokens, sent=most)
+        try:
+            return await self._complete(replace(request, max_tokens=most), on_text)
+        except _LimitRefused as refused:
+            raise refused.error from None
+
+    async def _complete(self, request: ModelRequest, on_text: OnText | None) -> ModelAnswer:
+        model_id = request.model_id or self._default_id
         made = await self._library_model(model_id)
         names = http_common.WireNames(request)
         deadline = asyncio.timeout(self._answer_timeout)
@@ -191,7 +224,10 @@ class PydanticAIModel:
         except Exception as error:
             if deadline.expired():
                 raise http_common.too_late(_subject(model_id), self._answer_timeout) from None
-            raise self._failure(error, model_id, request) from error
+            failure = self._failure(error, model_id, request)
+            if (most := _accepted_tokens(error, request.max_tokens)) is not None:
+                raise _LimitRefused(failure, most) from error
+            raise failure from error
         return self._answer(response, model_id, names, made.model)
 
     async def _library_model(self, model_id: str) -> Made:

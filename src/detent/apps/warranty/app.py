@@ -54,7 +54,7 @@ class Warranty(App):
         from detent.runtime.key_hosts import host_of, mail_keys
 
         settings = lifted(settings)
-        yield from mail_keys(settings, "WARRANTY")
+        yield from mail_keys(settings, "detent.apps.warranty.settings:Mail")
         crm = settings.get("tools", "crm", default={})
         crm = crm if isinstance(crm, Mapping) else {}
         host = host_of(str(crm.get("base_url") or ""))

@@ -14,6 +14,7 @@ from detent.apps.warranty.intake import Intake, source_id
 from detent.apps.warranty.mail_data import pack
 from detent.apps.warranty.processor import EmailProcessor
 from detent.apps.warranty.service import MailResult, Tell
+from detent.engine import logger
 from detent.engine.tools import NOT_DONE, EffectCall, Tool
 
 TICKET = "TKT-00000"
@@ -63,7 +64,7 @@ class NoSink:
 
 
 async def rehearse(
-    source: MailSource, intake: Intake, processor: EmailProcessor, rehearsal: Rehearsal, tell: Tell
+    source: MailSource, intake: Intake, processor: EmailProcessor, tell: Tell
 ) -> list[MailResult]:
     """Decide about every mail in a mailbox; nothing is written down, performed or marked."""
     components = intake.components
@@ -79,8 +80,9 @@ async def rehearse(
             mail_result = MailResult(seen.record.mail_key, seen.decision, seen.reason)
         else:
             packed = pack(seen.mail, components.settings.warranty.timezone, components.now())
-            how, run_id = await processor.start(packed)
-            run = await processor.orchestrator.engine.finish(run_id)
+            with logger.about(mail_key=seen.record.mail_key):
+                how, run_id = await processor.start(packed)
+                run = await processor.orchestrator.engine.finish(run_id)
             result = await processor.result(how, run)
             mail_result = MailResult(seen.record.mail_key, run.status.value, run.reason, result, run_id)
         results.append(mail_result)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from detent.apps.warranty.own_heading import lifted
 from detent.apps.warranty.settings import WarrantySettings, read, wrong_values
 from detent.dispatch.autonomy import StepMode
 from detent.runtime.key_uses import check_keys
-from detent.runtime.settings import Settings, SettingsError
+from detent.runtime.settings import COMMAND_LINE, Settings, SettingsError
 
 if TYPE_CHECKING:
     from detent.adapters.mail.source import MailSource
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from detent.apps.warranty.wiring import Components
     from detent.engine.engine import Engine
     from detent.engine.flow import Flow
-
-COMMAND_LINE = "the command line"
+    from detent.engine.ports import Tape
 
 
 def project_folder(settings: Settings) -> Path:
@@ -41,10 +40,10 @@ def warranty_settings(settings: Settings) -> WarrantySettings:
     """The settings of the mailbox.
 
     Raises:
-        ConfigurationError: lists all problems at once.
+        SettingsError: lists all problems at once.
     """
     settings = lifted(settings)
-    return read(settings.values, project_folder(settings), lambda keys: _place(settings, keys))
+    return read(settings.values, project_folder(settings), lambda keys: settings.place(*keys))
 
 
 def all_told(error: SettingsError) -> SettingsError:
@@ -52,17 +51,9 @@ def all_told(error: SettingsError) -> SettingsError:
     if error.settings is None:
         return error
     settings = lifted(error.settings)
-    own = wrong_values(settings.values, project_folder(settings), lambda keys: _place(settings, keys))
+    own = wrong_values(settings.values, project_folder(settings), lambda keys: settings.place(*keys))
     problems = [*error.problems, *(problem for problem in own if problem not in error.problems)]
     return SettingsError("The settings", problems, settings)
-
-
-def _place(settings: Settings, keys: Sequence[str]) -> str:
-    """The place of a key, or of its nearest parent that has one."""
-    for length in range(len(keys), 0, -1):
-        if tuple(keys[:length]) in settings.places:
-            return settings.place(*keys[:length])
-    return settings.place(*keys)
 
 
 def said_over(settings: Settings, changes: Mapping[tuple[str, ...], Any]) -> Settings:
@@ -91,14 +82,15 @@ def agent_steps(settings: Settings) -> tuple[str, ...]:
     )
 
 
-def office_for(settings: Settings, **parts: Any) -> Components:
-    """The components the settings describe."""
+def office_for(settings: Settings, *, deterministic: bool = False, **parts: Any) -> Components:
+    """The components the settings describe; with `deterministic`, every step needs its handler."""
     from detent.apps.warranty.events import told
     from detent.apps.warranty.wiring import Components
 
     parts.setdefault("wrap", told)
     check_keys(settings, "mail", "tools", environ=parts.get("environ"))
-    return Components.of(warranty_settings(settings), agents=agent_steps(settings), **parts)
+    agents = () if deterministic else agent_steps(settings)
+    return Components.of(warranty_settings(settings), agents=agents, **parts)
 
 
 def flows(settings: Settings) -> list[Flow]:
@@ -118,7 +110,13 @@ def flows(settings: Settings) -> list[Flow]:
 
 
 def engine_of(
-    settings: Settings, components: Components, *, others: Iterable[Flow] = (), observers: Iterable[Any] = ()
+    settings: Settings,
+    components: Components,
+    *,
+    others: Iterable[Flow] = (),
+    observers: Iterable[Any] = (),
+    deterministic: bool = False,
+    tape: Tape | None = None,
 ) -> Engine:
     """The engine for a mailbox, not yet open, with its events logged."""
     from detent.apps.warranty.events import tell_events
@@ -130,6 +128,8 @@ def engine_of(
     engine = engine_for(
         settings, [components.flow, *further], observers=observers, complete=True,
         concurrency=components.settings.agent.max_concurrent_runs, known_steps=known,
+        max_turns=components.settings.orchestration.retry.function_turns, deterministic=deterministic,
+        tape=tape,
     )  # fmt: skip
     tell_events(engine, components.flow)
     return engine
@@ -201,13 +201,16 @@ async def opened(
     observers: Iterable[Any] = (),
     source: MailSource | None = None,
     rehearsal: Rehearsal | None = None,
+    deterministic: bool = False,
+    tape: Tape | None = None,
     environ: Mapping[str, str] | None = None,
     **parts: Any,
 ) -> AsyncIterator[Mailbox]:
     """The mailbox of a project, checked and open.
 
     With a rehearsal, effects are only recorded and runs are in memory; a missing database is not created.
-    Further `parts` are passed to the components.
+    With a tape that plays, nothing of the project is opened: runs and database are temporary. Further `parts`
+    are passed to the components.
 
     Raises:
         IntegrationMissing: a server it needs cannot be used.
@@ -220,13 +223,18 @@ async def opened(
     environ = os.environ if environ is None else environ
     async with AsyncExitStack() as stack:
         parts["environ"] = environ
-        if rehearsal is not None:
+        plays = tape is not None and tape.plays
+        if rehearsal is not None or plays:
             from detent.apps.warranty.dry_run import NoSink
 
-            settings = stack.enter_context(_RehearsalSettings(settings))
-            parts |= {"sink": NoSink(), "wrap": lambda tool: rehearsal.wrap(told(tool))}
-        components = office_for(settings, **parts)
-        engine = engine_of(settings, components, others=others, observers=observers)
+            settings = stack.enter_context(_RehearsalSettings(settings, empty=plays))
+            parts["sink"] = NoSink()
+        if rehearsal is not None:
+            parts["wrap"] = lambda tool: rehearsal.wrap(told(tool))
+        components = office_for(settings, deterministic=deterministic, **parts)
+        engine = engine_of(
+            settings, components, others=others, observers=observers, deterministic=deterministic, tape=tape
+        )
         rollback = rollback_of(components, engine)
         processor = processor_of(components, engine, rollback)
         source = (
@@ -234,10 +242,11 @@ async def opened(
             if source is not None
             else source_for(components.settings.mail, components.settings.path, environ)
         )
-        await check_crm(components)
-        await check_models(
-            components, engine, legacy=not components.settings.orchestration.use_step_orchestrator
-        )
+        if not plays:
+            await check_crm(components)
+            await check_models(
+                components, engine, legacy=not components.settings.orchestration.use_step_orchestrator
+            )
         await source.open()
         stack.push_async_callback(source.close)
         await stack.enter_async_context(engine)
@@ -249,16 +258,20 @@ async def opened(
 
 
 class _RehearsalSettings:
-    """Settings of a rehearsal: runs in memory, and a temporary database if the project has none."""
+    """Settings of a rehearsal: runs in memory, and a temporary database if the project has none.
 
-    def __init__(self, settings: Settings) -> None:
+    With `empty`, the database is temporary in any case.
+    """
+
+    def __init__(self, settings: Settings, *, empty: bool = False) -> None:
         self._settings = settings
+        self._empty = empty
         self._folder: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Settings:
         own = warranty_settings(self._settings)
         changes: dict[tuple[str, ...], Any] = {("store",): "memory:"}
-        if not own.path(own.tools.database).exists():
+        if self._empty or not own.path(own.tools.database).exists():
             self._folder = TemporaryDirectory(prefix="detent-warranty-")
             changes["tools", "database"] = str(Path(self._folder.name) / "warranty.db")
         return said_over(self._settings, changes)
@@ -273,8 +286,10 @@ def response_generator(settings: Settings) -> ResponseGenerator:
     from detent.apps.warranty.responses import ResponseGenerator
     from detent.runtime.dispatch_settings import dispatch_settings
 
+    own = warranty_settings(settings)
+    turns = own.orchestration.retry.function_turns
     return ResponseGenerator(
-        warranty_settings(settings),
+        own,
         agents=agent_steps(settings),
-        dispatch=lambda flow: dispatch_settings(settings, [flow], complete=False),
+        dispatch=lambda flow: dispatch_settings(settings, [flow], complete=False, max_turns=turns),
     )

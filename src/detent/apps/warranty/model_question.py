@@ -8,7 +8,10 @@ from typing import Any
 from detent.dispatch.config import StepConfig
 from detent.dispatch.dispatcher import dispatcher_of
 from detent.dispatch.executor import DISPATCH_AGENT, ExecutorResult, ExecutorSource
+from detent.dispatch.usage import UsageMetadata
 from detent.engine.engine import Engine
+from detent.engine.ports import Tape, TapeCall
+from detent.kernel.plain import to_plain
 
 
 def executors_of(engine: Engine) -> ExecutorSource | None:
@@ -20,7 +23,7 @@ def executors_of(engine: Engine) -> ExecutorSource | None:
 
 
 class ModelQuestion:
-    """A question to the default executor."""
+    """A question to the default executor. Like the steps of a run, it is recorded and replayed."""
 
     name: str
     """Name of the question, as executors know steps."""
@@ -28,15 +31,29 @@ class ModelQuestion:
     """JSON Schema of the answer; None for a text."""
     config = StepConfig(temperature=0.0)
 
-    def __init__(self, executors: ExecutorSource, timeout: float = 60.0) -> None:
+    def __init__(self, executors: ExecutorSource, timeout: float = 60.0, tape: Tape | None = None) -> None:
         self.executors = executors
         self.timeout = timeout
+        self.tape = tape
 
     async def answer(self, prompt: str, instructions: str) -> ExecutorResult | None:
         """The answer; None when there is no model to ask. Errors of the executor are raised."""
-        if self.executors.default is None:
+        provider = self.executors.default
+        if provider is None:
             return None
-        executor = self.executors.make(self.executors.default)
+        if self.tape is None:
+            return await self._ask(provider, prompt, instructions)
+
+        async def ask() -> Any:
+            result = await self._ask(provider, prompt, instructions)
+            return None if result is None else _plain(result)
+
+        request = {"instructions": instructions, "prompt": prompt, "schema": self.schema}
+        plain = await self.tape.through(TapeCall("agent", "", self.name, provider, request), ask)
+        return None if plain is None else _result(plain)
+
+    async def _ask(self, provider: str, prompt: str, instructions: str) -> ExecutorResult | None:
+        executor = self.executors.make(provider)
         try:
             if not executor.available().ok:
                 return None
@@ -49,3 +66,12 @@ class ModelQuestion:
             close = getattr(executor, "close", None)
             if close is not None:
                 await close()
+
+
+def _plain(result: ExecutorResult) -> dict[str, Any]:
+    usage = result.usage.to_plain() if result.usage is not None else None
+    return {"output": to_plain(result.output), "success": result.success, "usage": usage}
+
+
+def _result(plain: dict[str, Any]) -> ExecutorResult:
+    return ExecutorResult(plain["output"], plain["success"], UsageMetadata.from_plain(plain["usage"]))

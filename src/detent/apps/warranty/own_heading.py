@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from detent.apps.warranty.settings import HEADINGS
 from detent.authoring.heading import heading_keys
-from detent.runtime.settings import PREFIX
 
 if TYPE_CHECKING:
     from detent.runtime.settings import Keys, Settings
@@ -57,8 +56,8 @@ def at_the_top(settings: Settings) -> list[str]:
 def _merge(settings: Settings, keys: tuple[str, ...], below: Any, above: Any) -> Any:
     """One value merged over another, key by key."""
     if not isinstance(below, Mapping) or not isinstance(above, Mapping):
-        environment = settings.place(*keys).startswith(PREFIX)
-        return below if environment and not settings.place(HEADING, *keys).startswith(PREFIX) else above
+        own = settings.by_variable(HEADING, *keys)
+        return below if settings.by_variable(*keys) and not own else above
     inner = {key: _merge(settings, (*keys, key), below.get(key), value) for key, value in above.items()}
     return {**below, **inner}
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, Protocol
 
 from detent.adapters.mail.message import EmailMessage
+from detent.apps.warranty.events import mail_completed
 from detent.apps.warranty.experiment import Trial
 from detent.apps.warranty.handlers import AMBIGUOUS
 from detent.apps.warranty.mail_data import MailView, Packed, mail_of, pack
@@ -42,7 +43,8 @@ class StepOrchestrator:
         self.engine = engine
         self.router = router
         if router.ask is None and (executors := executors_of(engine)) is not None:
-            router.ask = AskModel(executors, components.settings.orchestration.retry.attempt_timeout_s)
+            timeout = components.settings.orchestration.retry.attempt_timeout_s
+            router.ask = AskModel(executors, timeout, engine.active.tape)
         self.trial = trial
         """The experiment of the mails, if there is one."""
         self.history: list[StepTuple] = []
@@ -93,8 +95,11 @@ class StepOrchestrator:
     async def orchestrate(self, email: EmailMessage, **options: Any) -> OrchestrationResult:
         """Take a mail through the steps, to the end of its run or to where it waits."""
         packed = pack(email, self.components.settings.warranty.timezone, self.components.now())
-        run_id = await self.start(packed, **options)
-        result = await self.result(await self.engine.finish(run_id))
+        with logger.about(mail_key=email.key, orchestrator="step"):
+            run_id = await self.start(packed, **options)
+            result = await self.result(await self.engine.finish(run_id))
+            if result.status.is_end:
+                mail_completed(_processing_result(result))
         self.history = result.step_history
         return result
 
@@ -148,8 +153,13 @@ class EmailProcessor:
         packed = pack(
             email, self.orchestrator.components.settings.warranty.timezone, self.orchestrator.components.now()
         )
-        how, run_id = await self.start(packed, **options)
-        return await self.result(how, await self.orchestrator.engine.finish(run_id))
+        how = options.pop("how", None) or await self.choose()
+        with logger.about(mail_key=email.key, orchestrator=how):
+            how, run_id = await self.start(packed, how=how, **options)
+            result = await self.result(how, await self.orchestrator.engine.finish(run_id))
+            if result.status.is_end:
+                mail_completed(result)
+        return result
 
     async def start(
         self, packed: Packed, *, how: Orchestrator | None = None, **options: Any
@@ -164,9 +174,13 @@ class EmailProcessor:
         """The result of a mail."""
         if how == "legacy" and self.legacy is not None:
             return await self.legacy.result(run)
-        done = await self.orchestrator.result(run)
-        scenario = f"steps:{done.final_step}" if done.completed else "steps:error"
-        return processing_result(done, "step", scenario)
+        return _processing_result(await self.orchestrator.result(run))
+
+
+def _processing_result(done: OrchestrationResult) -> ProcessingResult:
+    """The result of a mail in step mode."""
+    scenario = f"steps:{done.final_step}" if done.completed else "steps:error"
+    return processing_result(done, "step", scenario)
 
 
 def view_of(packed: Packed) -> MailView:

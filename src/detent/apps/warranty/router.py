@@ -12,6 +12,7 @@ from detent.apps.warranty.model_question import ModelQuestion
 from detent.apps.warranty.results import StepRoutingResult
 from detent.apps.warranty.rules import stands_in
 from detent.apps.warranty.settings import FIRST_STEP, Router
+from detent.engine.ports import TapeError
 from detent.flows.playbook.folder import OutputLine
 from detent.flows.playbook.prompting import marker
 from detent.flows.playbook.protocol import read_reply
@@ -60,6 +61,8 @@ class StepRouter:
         elif strategy == "llm" and self.ask is not None:
             try:
                 answer = await self.ask(mail)
+            except TapeError:
+                raise
             except Exception:
                 return usual
             if answer is not None:

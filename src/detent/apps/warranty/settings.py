@@ -12,8 +12,9 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from detent.adapters.mail import settings as mail
 from detent.adapters.mail.settings import Part
-from detent.authoring.heading import UNKNOWN, heading_problems
-from detent.kernel.errors import ConfigurationError
+from detent.authoring.heading import Placed, heading_problems
+from detent.authoring.problem import NOWHERE, Problem
+from detent.runtime.settings import SettingsError
 
 
 class Retry(Part):
@@ -250,47 +251,35 @@ HEADINGS: Mapping[str, type[Part]] = {
 }
 
 
-def read(values: Mapping[str, Any], folder: Path, place: Any = None) -> WarrantySettings:
+def read(values: Mapping[str, Any], folder: Path, place: Placed = lambda keys: NOWHERE) -> WarrantySettings:
     """The application's settings from a project's.
 
-    `place` returns the place of a key, given the path of keys to it.
-
     Raises:
-        ConfigurationError: lists everything wrong.
+        SettingsError: lists everything wrong.
     """
     parts, problems = _read_headings(values, folder, place)
     if problems:
-        lines = "\n".join(f"  {problem}" for problem in problems)
-        raise ConfigurationError(
-            problems[0] if len(problems) == 1 else f"The settings have {len(problems)} problems:\n{lines}"
-        )
+        raise SettingsError("The settings", problems)
     return WarrantySettings(folder, **parts)
 
 
-def wrong_values(values: Mapping[str, Any], folder: Path, place: Any = None) -> list[str]:
+def wrong_values(values: Mapping[str, Any], folder: Path, place: Placed) -> list[Problem]:
     """Problems with the values of known keys, for a caller that already reports unknown keys."""
     return _read_headings(values, folder, place, unknown=False)[1]
 
 
 def _read_headings(
-    values: Mapping[str, Any], folder: Path, place: Any, *, unknown: bool = True
-) -> tuple[dict[str, Any], list[str]]:
+    values: Mapping[str, Any], folder: Path, place: Placed, *, unknown: bool = True
+) -> tuple[dict[str, Any], list[Problem]]:
     """The usable headings, and the problems, in the order of the keys."""
     parts: dict[str, Any] = {}
-    problems: list[str] = []
-
-    def wrong(keys: tuple[str, ...], message: str) -> None:
-        where = f"{place(keys)}: " if place is not None else ""
-        problems.append(f"{where}{message}")
-
+    problems: list[Problem] = []
     for name in sorted(HEADINGS, key=lambda heading: [*values, heading].index(heading)):
         value = values.get(name)
         try:
             parts[name] = HEADINGS[name].model_validate(value if value is not None else {})
         except ValidationError as error:
-            for keys, code, message in heading_problems(error, HEADINGS[name], name):
-                if unknown or code != UNKNOWN:
-                    wrong(keys, message)
+            problems += heading_problems(error, HEADINGS[name], name, place, unknown=unknown)
     playbook = parts.get("playbook")
     orchestration = parts.get("orchestration")
     for key in values.get("playbook") or () if playbook is not None else ():
@@ -300,9 +289,9 @@ def _read_headings(
             and not retired
             and not (folder / getattr(playbook, key)).expanduser().is_dir()
         ):
-            wrong(
-                ("playbook", key),
+            message = (
                 f"'playbook.{key}': there is no folder '{getattr(playbook, key)}'. Leave the key out to use "
-                "what ships; `detent warranty init DIR` copies it for editing.",
+                "what ships; `detent warranty init DIR` copies it for editing."
             )
+            problems.append(Problem("", message, place(("playbook", key)), f"playbook.{key}"))
     return parts, problems

@@ -52,7 +52,7 @@ class PlaybookKind(Kind):
         """Name and password of the server that sends mail."""
         from detent.runtime.key_hosts import mail_keys
 
-        return mail_keys(settings, "MAIL")
+        return mail_keys(settings, "detent.adapters.mail.settings:MailSettings")
 
     def definitions(self, project: Project) -> Playbooks:
         """The playbooks of a project."""

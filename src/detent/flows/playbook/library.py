@@ -17,6 +17,7 @@ from detent.adapters.mail.send_email import EmailSender, send_email_tool
 from detent.adapters.mail.sink import MailSink
 from detent.adapters.project.lookup import LookupTables, lookup_tool
 from detent.adapters.project.text_files import TextFiles, write_file_tool
+from detent.authoring.document import file_bytes
 from detent.authoring.problem import DocumentError, Problem
 from detent.engine.tools import Tool, tools_of
 from detent.flows.playbook.checks import check_playbook, redirect_of
@@ -179,8 +180,7 @@ def is_playbook(folder: Path) -> bool:
 
 def _begins_with_front_matter(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
-            return file.read(16).lstrip(b"\xef\xbb\xbf").startswith(b"---")
+        return file_bytes(path, 16).lstrip(b"\xef\xbb\xbf").startswith(b"---")
     except OSError:
         return False
 
@@ -255,8 +255,8 @@ def mail_out(
     mail = _mail_settings(settings)
     by_smtp = sink is None and mail.sink == "smtp"
     if by_smtp and "from" not in settings.section("mail"):
-        place = settings.place("mail", "from")
-        raise SettingsError("The settings", [f"{place}: 'mail.from' must say who sends by SMTP."])
+        message = "'mail.from' must say who sends by SMTP."
+        raise SettingsError("The settings", [settings.problem(("mail", "from"), message)])
     if by_smtp:
         check_keys(settings, "mail", environ=environ)
     if sink is None:
@@ -276,10 +276,7 @@ def _mail_settings(settings: Settings) -> MailSettings:
     try:
         return MailSettings.model_validate(written)
     except ValidationError as error:
-        problems = [
-            f"{settings.place(*keys)}: {message}"
-            for keys, _, message in heading_problems(error, MailSettings, "mail")
-        ]
+        problems = heading_problems(error, MailSettings, "mail", lambda keys: settings.place(*keys))
         raise SettingsError("The settings", problems) from None
 
 

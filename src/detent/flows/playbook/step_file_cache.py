@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from detent.authoring.document import file_bytes
 from detent.authoring.problem import DocumentError, Place, Problem
 from detent.flows.playbook.folder import PlaybookFolder
 from detent.flows.playbook.instruction import InstructionFile, folded, short_name
@@ -26,7 +27,7 @@ def read_cached(path: Path) -> Read | None:
         read = _cache.get(key)
         if read is None:
             try:
-                raw = key.read_bytes()
+                raw = file_bytes(key)
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
                 return None
             read = _cache[key] = read_instruction(raw, key)

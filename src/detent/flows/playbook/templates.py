@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from detent.authoring.document import decoded
+from detent.authoring.document import decoded, file_bytes
 from detent.authoring.templates import TemplateError, Values, insert, values_of
 from detent.flows.playbook.instruction import Variant
 from detent.kernel.errors import nearest
@@ -79,7 +79,7 @@ class TemplateSet:
         """The text of a file, read once."""
         text = self._texts.get(template.path)
         if text is None:
-            text = self._texts[template.path] = decoded(template.path.read_bytes()).strip("\n")
+            text = self._texts[template.path] = decoded(file_bytes(template.path)).strip("\n")
         return text
 
     def render(

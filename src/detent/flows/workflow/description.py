@@ -133,7 +133,7 @@ class _Steps:
             return {"mode": None, "autonomy": None, "layer": None}
         from detent.dispatch.config import StepConfigError, resolve
         from detent.dispatch.executor import DISPATCH_AGENT
-        from detent.runtime.dispatch_settings import place_of
+        from detent.runtime.dispatch_settings import shown_place
 
         agent = step.agent if isinstance(step, AgentStep) else DISPATCH_AGENT
         try:
@@ -161,7 +161,7 @@ class _Steps:
             "mode": mode,
             "autonomy": None if alone else config["autonomy"],
             "layer": "default" if alone else layer,
-            "place": None if alone else place_of(self.settings, layer, "mode"),
+            "place": None if alone else shown_place(self.settings, layer, "mode"),
             "autonomy_layer": None if alone else resolved.sources["autonomy"],
             "forced": resolved.forced,
             "warnings": [{"code": code, "message": message} for code, message in resolved.warnings],
@@ -191,9 +191,9 @@ class _Steps:
 
     def _spelled(self, key: str, known: list[str]) -> str:
         """The step an entry refers to; a name from the environment is spelled as a variable's name is."""
-        from detent.runtime.settings import PREFIX, alike
+        from detent.runtime.settings import alike
 
-        if key in known or not self.settings.place("steps", key).startswith(PREFIX):
+        if key in known or not self.settings.by_variable("steps", key):
             return key
         meant = [name for name in known if alike(name) == alike(key)]
         return meant[0] if len(meant) == 1 else key

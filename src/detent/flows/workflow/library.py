@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from detent.authoring.document import below
+from detent.authoring.document import MOST_BYTES, below, file_bytes
 from detent.authoring.names import Nearest
 from detent.authoring.problem import DocumentError, Place, Problem
+from detent.authoring.step_settings import unknown_step
 from detent.engine.tools import Tool, ToolError, tools_of
 from detent.flows.workflow import events
 from detent.flows.workflow.project_registry import registry_for
@@ -22,7 +24,7 @@ from detent.flows.workflow.spec import SubworkflowStep, WorkflowSpec
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.key_hosts import KeyHosts, guarded_fetch
 from detent.runtime.plugs import Checked, Definitions, Description, Drawing, RunStart
-from detent.runtime.settings import PREFIX, Settings, alike
+from detent.runtime.settings import Settings, alike
 
 if TYPE_CHECKING:
     from detent.adapters.guarded import Guarded
@@ -47,6 +49,10 @@ TIMED_OUT = 124
 """Exit code of a stage that timed out, as of the program `timeout`."""
 MOST_SAID = 20_000
 """Characters kept from the end of a stage's output."""
+
+
+_TELLING = (b"version", b"steps")
+"""Keys by which a workflow file is told from other YAML files in a folder."""
 
 
 class Chosen(NamedTuple):
@@ -198,8 +204,7 @@ class Workflows(Definitions):
 
         def exists(key: str) -> bool:
             # An environment variable may spell the name of the step differently.
-            set_by_variable = settings.place("steps", key).startswith(PREFIX)
-            return key in known or (set_by_variable and alike(key) in spelled)
+            return key in known or (settings.by_variable("steps", key) and alike(key) in spelled)
 
         unknown = [key for key in section if not exists(key)]
         if unknown:
@@ -213,19 +218,16 @@ class Workflows(Definitions):
             qualified = parts[1:] if of_workflow else parts
             if exists(key) or (len(qualified) == 2 and qualified[0] in names):
                 continue
+            reason = ""
             if of_workflow:
                 meant = tuple(f"{parts[0]}/{name}/{parts[2]}" for name in Nearest().of(parts[1], names))
-                message = f"the settings configure the step '{key}', but there is no workflow '{parts[1]}'."
+                reason = f"there is no workflow '{parts[1]}'"
             elif self.project.left_out:
                 continue  # a plugin's flow may have it
             else:
                 meant = Nearest().of(key, known)
-                message = f"the settings configure the step '{key}', but no flow has a step of that name."
-                if not meant:
-                    message += " Where its file lies elsewhere, list it under `plugins`."
-            file, _, line = settings.place("steps", key).partition(", line ")
-            place = Place(file, int(line) if line.isdigit() else 1)
-            problems.append(Problem("E025", message, place, below("steps", key), meant))
+            place = settings.place("steps", key)
+            problems.append(unknown_step(key, place, below("steps", key), meant, reason))
         return problems
 
     def known(self, specs: Iterable[WorkflowSpec] = ()) -> list[WorkflowSpec]:
@@ -314,6 +316,10 @@ class Workflows(Definitions):
         """Return the files on the shelf, right or wrong; with those that ship, or without."""
         listed = (entry for entry in self.shelf.all() if shipped or entry.source != "builtin")
         return list(dict.fromkeys(entry.file for entry in listed))
+
+    def loose(self) -> list[Path]:
+        """Return the workflow files that lie in the project's folder itself, right or wrong."""
+        return [path for path in files_of(self.settings.folder) if _looks_like_a_workflow(path)]
 
     def names(self) -> list[str]:
         """Return the names of the workflows on the shelf."""
@@ -510,6 +516,15 @@ def _spec_of(flow: Flow) -> WorkflowSpec:
 def shelf_for(settings: Settings, environ: Mapping[str, str] | None = None) -> WorkflowShelf:
     """Return the shelf of the project's workflow files, the user's own and the shipped ones."""
     return WorkflowShelf(project_workflows(settings), user_workflows(settings, environ))
+
+
+def _looks_like_a_workflow(path: Path) -> bool:
+    """Whether a YAML file has the top-level keys of a workflow; it need not be readable otherwise."""
+    try:
+        raw = file_bytes(path, MOST_BYTES)
+    except OSError:
+        return False
+    return all(re.search(rb"^[\"']?" + key + rb"[\"']?\s*:", raw, re.MULTILINE) for key in _TELLING)
 
 
 def _step_names(specs: Iterable[WorkflowSpec]) -> Iterator[str]:

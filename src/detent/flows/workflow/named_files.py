@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from detent.authoring.document import read_document
+from detent.authoring.document import file_bytes, read_document
 from detent.runtime.project_files import LONGEST_NAME, files_below, resolved
 
 
@@ -26,7 +26,7 @@ def named_by(folder: Path, suffixes: Sequence[str]) -> list[Path]:
 def _named_in(workflow: Path, suffixes: Sequence[str]) -> list[Path]:
     """The files that a workflow file names; relative paths start from its folder."""
     try:
-        waiting = [read_document(workflow.read_bytes(), workflow.name).value]
+        waiting = [read_document(file_bytes(workflow), workflow.name).value]
     except OSError:
         return []  # an unreadable file cannot run
     paths: list[Path] = []

@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from detent.authoring.names import Named
+from detent.authoring.problem import Problem
 from detent.engine import logger
 from detent.flows.workflow.registry import (
     STAGES,
@@ -254,8 +255,11 @@ def _stages(registry: Registry, workflow_settings: WorkflowSettings) -> list[Val
     """Registered stages overridden by the settings, and stages defined only in the settings."""
     stages = {stage.name: stage for stage in registry.stages}
     problems = [
-        f"{stage.origin}: the validation stage '{stage.name}' has a timeout of {stage.timeout:g} seconds; "
-        f"it takes {SHORTEST:g} to {LONGEST:g}."
+        Problem(
+            "",
+            f"{stage.origin}: the validation stage '{stage.name}' has a timeout of {stage.timeout:g} "
+            f"seconds; it takes {SHORTEST:g} to {LONGEST:g}.",
+        )
         for stage in stages.values()
         if not SHORTEST <= stage.timeout <= LONGEST
     ]

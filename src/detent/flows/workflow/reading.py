@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from detent.authoring.document import Document, below, read_document
+from detent.authoring.document import Document, below, file_bytes, read_document
 from detent.authoring.model import ModelReader, kind_of
 from detent.authoring.problem import Place, Problem, either
 from detent.dispatch.config import FIELDS, PROMPT_BYTES, UNSAID, StepConfig, StepConfigError
@@ -87,10 +87,7 @@ def read_prompt(path: Path) -> str:
     Raises:
         OSError: the path is not a file, or the file is too large.
     """
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "it is not a file")
-    with path.open("rb") as file:
-        data = file.read(PROMPT_BYTES + 1)
+    data = file_bytes(path, PROMPT_BYTES + 1)
     if len(data) > PROMPT_BYTES:
         raise OSError(errno.EFBIG, f"it has more than {PROMPT_BYTES} bytes")
     return data.decode("utf-8")

@@ -7,15 +7,18 @@ what output. Every rollback is a child run of its own.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from detent.dispatch.agent_side import agent_side
+from detent.dispatch.conclusion import known_fields
 from detent.engine.context import StepContext
 from detent.engine.family import children
 from detent.engine.fork import UNDONE
 from detent.engine.journal_reader import read
 from detent.engine.moves import UNDOING
 from detent.engine.outcome import Outcome
+from detent.engine.tools import CALL
 from detent.flows.workflow.completion_order import completed
 from detent.flows.workflow.expressions import EvaluationError, Prepared
 from detent.flows.workflow.run_data import (
@@ -39,8 +42,10 @@ from detent.kernel.run_config import FORCE, PATH
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
+    from detent.engine.acts import Act
     from detent.engine.flow import Past
     from detent.engine.ports import Store
+    from detent.engine.step import Step
 
 KWARGS = "kwargs"
 ROLLBACKS = "rollbacks"
@@ -103,9 +108,7 @@ async def _find_undos(ctx: StepContext) -> list[dict[str, Any]]:
         await ctx.cancel_descendants(unfinished, "what the workflow did is being undone")
         family = await ctx.lineage()
     moves = completed(family)
-    undos = [
-        undo for _, past, entry in reversed(moves) if (undo := await _undo_of(ctx, past, entry)) is not None
-    ]
+    undos = [undo for _, past, entry in reversed(moves) for undo in await _undos_of(ctx, past, entry)]
     return [
         {
             "step": undo.step, "action": undo.action, "flow": undo.flow, "kwargs": undo.kwargs,
@@ -134,24 +137,46 @@ async def undone_by(store: Store, run_id: str) -> frozenset[str]:
     )
 
 
-async def _undo_of(ctx: StepContext, past: Past, entry: Entry) -> Undo | None:
-    """The undo of the step that a move has left, if the step succeeded and has a rollback."""
+async def _undos_of(ctx: StepContext, past: Past, entry: Entry) -> list[Undo]:
+    """The undo of the step that a move has left, if it succeeded and has a rollback.
+
+    One that acted and never succeeded has an undo for each of its effects, the last one first.
+    """
     body = entry.body
     assert isinstance(body, Moved)
-    result = body.set.get(key_of(body.frm))
-    if result is None or result["status"] != OK or result.get(PASSED_OVER):
-        return None
     if body.frm not in past.flow.steps:  # a migration of the run has removed the step
-        return None
-    step = past.flow.step_named(body.frm, result.get("ran") or body.frm)
+        return []
+    result: Mapping[str, Any] = body.set.get(key_of(body.frm)) or {}
+    # An opaque step is called as a whole: what it did before it failed is its own affair.
+    acts = [act for act in past.acts.get(entry.seq, ()) if not act.effect.tool.startswith(CALL)]
+    succeeded = result.get("status") == OK
+    if (succeeded and result.get(PASSED_OVER)) or not (succeeded or acts):
+        return []
+    ran = result.get("ran") if succeeded else acts[-1].settled["step"]
+    step = past.flow.step_named(body.frm, ran or body.frm)
     rollback = past.flow.rollbacks.get(step.name)  # type: ignore[attr-defined]
     if rollback is None:
-        return None
+        return []
     above, path = past.run.config.get(PATH), step.metadata["path"]
-    return Undo(
-        f"{above}/{path}" if above else path, step.metadata["rollback"], rollback.flow,
-        await _bound(rollback, result, ctx, past), dict(past.run.data.get(SECRETS) or {}),
-    )  # fmt: skip
+    results = [result] if succeeded else _results_of(step, rollback, acts)
+    return [
+        Undo(
+            f"{above}/{path}" if above else path, step.metadata["rollback"], rollback.flow,
+            await _bound(rollback, one, ctx, past), dict(past.run.data.get(SECRETS) or {}),
+        )
+        for one in results
+    ]  # fmt: skip
+
+
+def _results_of(step: Step, rollback: Rollback, acts: Sequence[Act]) -> list[dict[str, Any]]:
+    """What takes the place of a result for a step that never ended: what its effects were and gave back."""
+    if agent_side(step).from_receipts is not None:
+        return [{"output": known_fields(step, None, acts)}]
+    outputs = [
+        {**act.effect.args, **(act.receipt if isinstance(act.receipt, Mapping) else {})}
+        for act in reversed(acts)
+    ]
+    return [{"output": output} for output in outputs if any(name in output for name in rollback.parameters)]
 
 
 async def _bound(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from detent.authoring.problem import Problem
 from detent.runtime.settings import Keys, Settings, SettingsError, config_home
 
 workflow: Keys = dict.fromkeys(("max_parallel", "allow_private"))
@@ -94,7 +95,7 @@ class _Reading:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.problems: list[str] = []
+        self.problems: list[Problem] = []
         self.workflow, self.validation, self.notify = map(
             self._mapping, (("workflow",), ("validation",), ("notify",))
         )
@@ -134,9 +135,9 @@ class _Reading:
         keys = ("validation", "stages", name)
         if not _STAGE.fullmatch(name):
             rule = "a stage's name is up to 64 small letters, digits, - and _, a letter first"
-            self.problems.append(f"{self.settings.place(*keys)}: 'validation.stages.{name}': {rule}.")
+            self.problems.append(self.settings.problem(keys, f"'validation.stages.{name}': {rule}."))
         return StageSettings(
-            self.settings.place(*keys),
+            str(self.settings.place(*keys)),
             self._command((*keys, "command"), value.get("command")),
             self._command((*keys, "fix_command"), value.get("fix_command")),
             self._timeout((*keys, "timeout"), value.get("timeout")),
@@ -201,4 +202,4 @@ class _Reading:
         return {}
 
     def _wrong(self, keys: tuple[str, ...], problem: str) -> None:
-        self.problems.append(f"{self.settings.place(*keys)}: '{'.'.join(keys)}' {problem}.")
+        self.problems.append(self.settings.problem(keys, f"'{'.'.join(keys)}' {problem}."))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from detent.authoring.document import MOST_BYTES
+from detent.authoring.document import MOST_BYTES, file_bytes
 from detent.authoring.names import Nearest
 from detent.authoring.problem import DocumentError, Place, Problem
 from detent.flows.workflow.reading import Read, read_workflow
@@ -138,8 +138,7 @@ class WorkflowShelf:
             before = self._read.get(path)
             if before is not None and before[0] == stamp:
                 return before[1]
-            with path.open("rb") as file:
-                raw = file.read(MOST_BYTES + 1)
+            raw = file_bytes(path, MOST_BYTES + 1)
         except OSError as error:
             message = f"The file cannot be read: {error.strerror or error}."
             return Read(None, (Problem("E010", message, Place(file_name, 1)),))

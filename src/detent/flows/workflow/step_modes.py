@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from detent.authoring.document import below
+from detent.authoring.step_settings import unknown_agent, unknown_step
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.dispatch.config import UNSAID, Resolved, StepConfig, StepConfigError, resolve
-from detent.flows.workflow.problem_list import Findings, a, cut
+from detent.flows.workflow.problem_list import Findings, a
 from detent.flows.workflow.reading import MEANT
 from detent.flows.workflow.registry import Registry
 from detent.flows.workflow.spec import AgentStep, GenerateStep, PythonStep, StepSpec, WorkflowSpec
@@ -193,15 +194,16 @@ class Performers:
                 continue
             front = str(key)[: -len(parts[1])] if parts[1] else str(key)
             meant = tuple(front + name for name in self.findings.nearest.of(parts[1], names))
-            message = f"the project's settings configure the step '{cut(key)}', which does not exist."
-            self.findings.wrong("E025", self.spec.place, below("settings.steps", str(key)), message, meant)
+            path = below("settings.steps", str(key))
+            reason = f"workflow '{self.spec.name}' has no such step"
+            self.findings.problems.append(unknown_step(str(key), self.spec.place, path, meant, reason))
         known = (*self.registry.agents.names, DISPATCH_AGENT)
         for key in self.settings.agents:
             if key not in known and key not in self.registry.agents:
-                message = f"the project's settings configure the agent '{cut(key)}', which does not exist."
                 path = below("settings.agents", str(key))
-                self.findings.wrong(
-                    "E025", self.spec.place, path, message, self.findings.nearest.of(str(key), known)
+                meant = self.findings.nearest.of(str(key), known)
+                self.findings.problems.append(
+                    unknown_agent(str(key), self.spec.place, path, meant, list(known))
                 )
 
 

@@ -189,7 +189,7 @@ class TestSteps:
         flaky(names, steps={"workflow/below/deepest": {"mode": "agent"}})
         out = call("steps", "show", said)
         assert out.startswith("workflow/below/deepest\n")
-        assert "steps.workflow/below/deepest (detent.yaml, line" in out
+        assert "steps.workflow/below/deepest (detent.yaml:" in out
         assert "steps: {workflow/below/deepest: {mode: deterministic}}" in out
 
     def test_steps_of_an_agent_and_a_generator_say_that_no_mode_changes_them(self, names, call):

@@ -11,7 +11,7 @@ import typer
 
 from detent.apps.warranty.commands import reports
 from detent.apps.warranty.commands.run import mailbox_workspace
-from detent.cli.options import Older, Options, takes
+from detent.cli.options import Older, Options, Since, takes
 
 if TYPE_CHECKING:
     from detent.adapters.mail.message import EmailMessage
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from detent.apps.warranty.intake_records import Record, Records
     from detent.apps.warranty.settings import WarrantySettings
     from detent.cli.workspace import Workspace
+    from detent.engine.ports import Tape
 
 _CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
@@ -94,8 +95,54 @@ async def attention(options: Options) -> None:
         say(f"What happened to one of them: {workspace.command('why', run)}")
 
 
+@group.command("unchecked")
+@takes("json", "store", "config")
+async def unchecked(
+    options: Options,
+    since: Since = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="WHEN", help="Only what began before: 12h, 2026-01-31.")
+    ] = None,
+) -> None:
+    """List mails that were told their warranty could not be checked.
+
+    As in an outage of the registry. Look after them once it is back.
+    """
+    from detent.apps.warranty.unchecked import unchecked as gather
+    from detent.cli.output import brief, say
+    from detent.cli.values import read_time
+    from detent.kernel.errors import StoreMissing
+
+    after, before = read_time(since, "--since"), read_time(until, "--until")
+    workspace = mailbox_workspace(options, looks=True)
+    try:
+        async with workspace.store() as store:
+            mails = await gather(store, after, before)
+    except StoreMissing:  # no mail has come in yet
+        mails = []
+    options.print_rows(
+        [mail.to_plain() for mail in mails],
+        {
+            "MAIL": "mail",
+            "ANSWERED": lambda row: brief(row["answered_at"]),
+            "SERIAL": "serial_number",
+            "WHY": "code",
+            "RUN": "run",
+            "CHECKED SINCE": lambda row: f"yes, in {row['checked_in']}" if row["checked_in"] else "no",
+        },
+        empty="No mail was answered without a check.",
+    )
+    left = next((mail for mail in mails if mail.checked_in is None), None)
+    if left is not None and not options.json:
+        say(f"The mail and what happened to it: {workspace.command('show', left.run_id)}")
+        if left.serial_number is not None:
+            look = workspace.command("warranty", "registry", "show", left.serial_number)
+            say(f"What the registry says now: {look}")
+
+
 async def _matters(workspace: Workspace) -> list[Matter]:
     from detent.apps.warranty.attention import attention as gather
+    from detent.kernel.errors import StoreMissing
 
     settings = _settings(workspace)
     if not _database(workspace, settings).exists():
@@ -104,6 +151,8 @@ async def _matters(workspace: Workspace) -> list[Matter]:
     try:
         async with workspace.store() as store:
             return await gather(records, store, settings, _fingerprints(workspace))
+    except StoreMissing:  # no mail has come in yet
+        return []
     finally:
         await records.close()
 
@@ -133,24 +182,40 @@ def _next(workspace: Workspace, matter: Mapping[str, Any]) -> str:
 
 
 @group.command("retry")
-@takes("json", "store", "config", "log")
+@takes("deterministic", "record", "json", "store", "config", "log")
 async def retry(
     options: Options,
     mail: Annotated[str, typer.Argument(metavar="MAIL", help="A mail's key, or one of its runs.")],
     whole: Annotated[bool, typer.Option("--whole", help="Begin at the first step again.")] = False,
 ) -> int:
     """Run a mail again, from where it failed or from the start."""
+    from detent.apps.warranty.app import APP
+    from detent.cli.record import tape
+    from detent.kernel.errors import ConfigurationError
+
+    if options.record is not None and not whole:
+        raise ConfigurationError("--record needs a run from its beginning: add --whole.")
+    workspace = mailbox_workspace(options)
+    with tape(options, workspace.settings, APP.flows, json=options.json) as recorder:
+        return await _retried(workspace, options, mail, whole=whole, tape=recorder)
+
+
+async def _retried(
+    workspace: Workspace, options: Options, key_or_run: str, *, whole: bool, tape: Tape | None
+) -> int:
+    """Run a mail again and print its result; return the exit code."""
     from detent.apps.warranty.commands.lines import MailLines, told_plain
     from detent.apps.warranty.commands.run import BAD, configure_log, learn
     from detent.apps.warranty.mailbox import opened
     from detent.cli.output import say, say_json
 
-    workspace = mailbox_workspace(options)
     configure_log(workspace.settings, options.verbose, options.log_level, json=options.json)
-    key_or_run = mail
     others = [definition.flow for definition in workspace.catalog.all().values()]
     lines = MailLines()
-    async with opened(workspace.settings, others=others, observers=[] if options.json else [lines]) as box:
+    async with opened(
+        workspace.settings, others=others, observers=[] if options.json else [lines],
+        deterministic=options.deterministic, tape=tape,
+    ) as box:  # fmt: skip
         learn(lines, box)
         record = await _record(box.records, key_or_run)
         with lines:

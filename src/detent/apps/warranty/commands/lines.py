@@ -138,13 +138,16 @@ def told_plain(mail: MailResult) -> dict[str, Any]:
     return plain
 
 
-async def header(components: Components, engine: Engine, where: str, mode: str) -> str:
+async def header(
+    components: Components, engine: Engine, where: str, mode: str, *, replayed: bool = False
+) -> str:
     """One line about the mailbox, its mode, its steps and its registry."""
     flow = components.flow
     agents = [name for name, step in flow.steps.items() if dispatcher_of(engine).plan_for(flow, step).agent]
     steps = "all deterministic" if not agents else f"{len(agents)} by an agent"
     count = getattr(components.registry, "count", None)
     registry = f"registry {await count()} devices" if count is not None else "registry: CRM"
+    registry = "replayed" if replayed else registry
     name = paint("warranty", bold=True)
     work = "2 steps" if mode == "legacy" else f"{len(flow.steps)} steps, {steps}"
     return f"{name}   {where}   {mode} mode   {work}   {registry}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from detent.apps.warranty.app import APP
 from detent.cli.options import Options, takes
 
 if TYPE_CHECKING:
@@ -15,13 +17,14 @@ if TYPE_CHECKING:
     from detent.apps.warranty.service import MailResult, Service
     from detent.cli.signals import Stop
     from detent.cli.workspace import Workspace
+    from detent.engine.ports import Tape
     from detent.runtime.settings import Settings
 
 BAD = ("failed", "degraded", "budget_exhausted")
 """Ends that give a command the exit code 1."""
 
 
-@takes("quiet", "project", "log")
+@takes("deterministic", "record", "replay", "quiet", "project", "log")
 async def run(
     options: Options,
     once: Annotated[bool, typer.Option("--once", help="Look at the mailbox once, then end.")] = False,
@@ -51,17 +54,37 @@ async def run(
     """
     from detent.apps.warranty.own_heading import at_the_top
     from detent.cli.output import warn
+    from detent.cli.record import exit_code, tape
 
+    check_tape(options, once=once, named=mail is not None, dry_run=dry_run)
     workspace = mailbox_workspace(options)
     settings = overridden(workspace.settings, mode, autonomy, orchestrator)
     names = at_the_top(workspace.settings)
     if names and not (options.quiet or json):
         place, listed = workspace.settings.place(names[0]), ", ".join(names)
         warn(f"Hint ({place}): settings of the mailbox belong under 'warranty:'; move these there: {listed}.")
-    configure_log(settings, options.verbose, options.log_level, json=json)
+    served = not (once or mail is not None or dry_run or options.quiet)
+    # Nobody watches the output of a service: its log says what happened to every mail.
+    usual = "info" if served and not sys.stdout.isatty() else "warning"
+    configure_log(settings, options.verbose, options.log_level, json=json, usual=usual)
     job = _Job(workspace, settings, once=once, files=mail, dry=dry_run, json=json, quiet=options.quiet)
-    job.log = (options.verbose, options.log_level)
-    return await job.run()
+    job.log = (options.verbose, options.log_level, usual)
+    job.deterministic = options.deterministic
+    silent = options.quiet or json
+    with tape(options, workspace.settings, APP.flows, json=silent) as job.tape:
+        return exit_code(job.tape, await job.run())
+
+
+def check_tape(options: Options, *, once: bool, named: bool, dry_run: bool) -> None:
+    """Raise `ConfigurationError` if the command line asks for a tape that cannot be."""
+    from detent.cli.record import check_options
+    from detent.kernel.errors import ConfigurationError
+
+    check_options(options, dry_run=dry_run)
+    if options.replay is not None and (once or not named):
+        raise ConfigurationError("--replay repeats the mails that are named: --mail FILE --replay FILE.")
+    if options.record is not None and not (once or named):
+        raise ConfigurationError("--record needs an end: add --mail FILE or --once.")
 
 
 def mailbox_workspace(options: Options, *, looks: bool = False) -> Workspace:
@@ -107,14 +130,19 @@ def overridden(
     return said_over(settings, changes) if changes else settings
 
 
-def configure_log(settings: Settings, verbose: int, level: str | None, *, json: bool = False) -> None:
-    """Log to standard output, problems to standard error; with JSON, everything to standard error."""
+def configure_log(
+    settings: Settings, verbose: int, level: str | None, *, json: bool = False, usual: str = "warning"
+) -> None:
+    """Log to standard output, problems to standard error; with JSON, everything to standard error.
+
+    `usual` is the level if neither the command line nor the settings say anything about the log.
+    """
     from detent.runtime import logging
 
     if verbose:
         level = level or ("debug" if verbose > 1 else "info")
     if not level and not logging.wanted(settings):
-        level = "warning"
+        level = usual
     logging.configure(settings, level, split=not json)
 
 
@@ -139,7 +167,14 @@ class _Job:
         self.dry = dry
         self.json = json
         self.shown = not (json or quiet)
-        self.log: tuple[int, str | None] = (0, None)
+        self.log: tuple[int, str | None, str] = (0, None, "warning")
+        self.deterministic = False
+        self.tape: Tape | None = None
+
+    @property
+    def replays(self) -> bool:
+        """Whether the answers come from a recording, and nothing is taken in."""
+        return self.tape is not None and self.tape.plays
 
     async def run(self) -> int:
         """Open everything, then work."""
@@ -161,27 +196,28 @@ class _Job:
         others = [definition.flow for definition in self.workspace.catalog.all().values()]
         async with opened(
             self.settings, others=others, observers=[lines] if self.shown else [], source=source,
-            rehearsal=rehearsal,
+            rehearsal=rehearsal, deterministic=self.deterministic, tape=self.tape,
         ) as box:  # fmt: skip
             learn(lines, box)
             with self._reopen_log():  # in effect before the first output
                 if self.shown:
                     where = source_shown(box, self.files)
-                    say(await header(box.components, box.engine, where, await mode_of(box)))
+                    mode = await mode_of(box)
+                    say(await header(box.components, box.engine, where, mode, replayed=self.replays))
                     if (line := await box.rollback.line()) is not None:
                         say(f"  {line}")
                 with lines if self.shown else nullcontext():
-                    if rehearsal is not None:
-                        return await self._rehearse(box, lines, rehearsal)
+                    if rehearsal is not None or self.replays:
+                        return await self._rehearse(box, lines)
                     return await self._work(box, lines)
 
-    async def _rehearse(self, box: Mailbox, lines: MailLines, rehearsal: Any) -> int:
+    async def _rehearse(self, box: Mailbox, lines: MailLines) -> int:
         from collections import Counter
 
         from detent.apps.warranty.dry_run import rehearse
 
         results = await rehearse(
-            box.source, box.intake, box.processor, rehearsal, lambda result: self._print_result(lines, result)
+            box.source, box.intake, box.processor, lambda result: self._print_result(lines, result)
         )
         counts = Counter(result.what for result in results)
         self._print_summary(counts)
@@ -255,9 +291,10 @@ class _Job:
         stack = ExitStack()
         if hasattr(signal, "SIGHUP") and not self.dry:
             loop = asyncio.get_running_loop()
-            verbose, level = self.log
+            verbose, level, usual = self.log
             loop.add_signal_handler(
-                signal.SIGHUP, lambda: configure_log(self.settings, verbose, level, json=self.json)
+                signal.SIGHUP,
+                lambda: configure_log(self.settings, verbose, level, json=self.json, usual=usual),
             )
             stack.callback(loop.remove_signal_handler, signal.SIGHUP)
         return stack

@@ -12,6 +12,7 @@ from detent.apps.warranty.model_question import ModelQuestion
 from detent.dispatch.config import StepConfig
 from detent.dispatch.executor import ExecutorSource
 from detent.dispatch.prompt import cut
+from detent.engine.ports import Tape
 from detent.kernel.budget import NOTHING
 
 LONGEST_ANSWER = 200
@@ -31,8 +32,10 @@ class AskScenario(ModelQuestion):
     schema = _SCHEMA
     config = StepConfig(temperature=0.0, max_tokens=LONGEST_ANSWER)
 
-    def __init__(self, executors: ExecutorSource, scenarios: Scenarios, timeout: float) -> None:
-        super().__init__(executors, timeout)
+    def __init__(
+        self, executors: ExecutorSource, scenarios: Scenarios, timeout: float, tape: Tape | None = None
+    ) -> None:
+        super().__init__(executors, timeout, tape)
         lines = [
             "You sort the mail of a service desk. "
             "Say which of these scenarios the mail under INPUTS belongs to.",

@@ -74,7 +74,7 @@ class Legacy:
         self.scenarios = Scenarios(scenarios_folder(components.settings))
         timeout = components.settings.orchestration.retry.attempt_timeout_s
         if ask is None and (executors := executors_of(engine)) is not None:
-            ask = AskScenario(executors, self.scenarios, timeout)
+            ask = AskScenario(executors, self.scenarios, timeout, engine.active.tape)
         self.legacy_handlers = LegacyHandlers(components.settings, components.handlers, ask)
         self.flow = legacy_flow(components, self.legacy_handlers, self.scenarios)
         # The flow may be registered already, by components that only read its runs; this one processes mails.

@@ -28,6 +28,7 @@ from detent.authoring.templates import Values
 from detent.engine import logger
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome, Receipt, Text
+from detent.engine.ports import TapeError
 from detent.flows.playbook import instruction
 from detent.flows.playbook.functions import look_up
 from detent.flows.playbook.instruction import DONE, FAILED, Variant
@@ -92,6 +93,8 @@ class LegacyHandlers:
         async def work() -> dict[str, Any] | None:
             try:
                 answer = await ask(mail)
+            except TapeError:
+                raise
             except Exception as error:
                 logger.warning("scenario.unanswered", run_id=ctx.run_id, error=type(error).__name__)
                 answer = Answer(None)
@@ -115,17 +118,19 @@ class LegacyHandlers:
                 return self._redirected(ctx, "ticket_failed")
             return Outcome(FAILED, reason="send_failed")
         scenario = ctx.data.get("scenario")
-        if scenario == VALID and ctx.data.get("serial_number"):
+        if scenario in (VALID, INVALID) and ctx.data.get("serial_number"):
             return await self._looked_up(ctx)
         if scenario == OUT:
             return self._out_of_scope(ctx)
-        if scenario in (VALID, MISSING):
+        if scenario in (VALID, INVALID, MISSING):
             return self._answered(ctx, MISSING, ctx.data)
         return self._redirected(ctx, "not_understood")
 
     async def _looked_up(self, ctx: StepContext) -> Outcome:
-        """Query the registry first; its answer decides the scenario."""
-        answer = await look_up(ctx, "check_warranty", serial_number=ctx.data["serial_number"])
+        """Query the registry first, unless its answer is given; the answer decides the scenario."""
+        answer = ctx.data.get("warranty_data")
+        if answer is None:
+            answer = await look_up(ctx, "check_warranty", serial_number=ctx.data["serial_number"])
         data = {**ctx.data, "warranty_data": answer}
         if "error" in answer:
             return self._redirected(ctx, "check_failed", data, ["warranty_check_failed"])

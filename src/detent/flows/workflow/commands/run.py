@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from detent.flows.workflow import events
     from detent.flows.workflow.library import Chosen, Workflows
     from detent.flows.workflow.runs import Prepared, Standing, WorkflowRuns
+    from detent.flows.workflow.spec import WorkflowSpec
     from detent.kernel.budget import Budget
     from detent.kernel.errors import ConfigurationError, DefinitionChanged, DetentError
     from detent.kernel.run import Run
@@ -70,7 +71,7 @@ def run(
     twice. Everything is checked before the first step: the file, the inputs, what the steps need.
     """
     from detent.cli.invocation import asked_at
-    from detent.cli.record import tape
+    from detent.cli.record import check_options
     from detent.cli.values import read_budget
     from detent.cli.workspace import run_async
     from detent.kernel.errors import ConfigurationError
@@ -81,6 +82,13 @@ def run(
         raise ConfigurationError(f"{' and '.join(exclusive)} cannot be combined.")
     if from_run is not None and step is None:
         raise ConfigurationError("--from-run says where the step of --step gets other steps' outputs from.")
+    check_options(options, dry_run=dry_run)
+    if (options.record or options.replay) is not None:
+        for option, value in (("--from", from_), ("--from-run", from_run)):
+            if value is not None:
+                raise ConfigurationError(
+                    f"{option} begins in the middle of another run; --record and --replay take a whole one."
+                )
     workspace = options.workspace()
     budget = read_budget(options, workspace.settings)
     job = _Job(options, workspace, name, _inputs(input_, input_file), budget, list(tag or ()), id_, shadow)
@@ -88,12 +96,9 @@ def run(
     job.asked_at = asked_at()
     if dry_run:
         return run_async(job.dry())
-    with tape(options.record, options.replay, json=options.json) as job.tape:
-        if step is not None:
-            code = run_async(job.alone(step, from_run))
-        else:
-            code = run_async(job.whole(restart=restart, from_=from_))
-        return max(code, 1) if getattr(job.tape, "mismatches", ()) else code
+    if step is not None:
+        return run_async(job.alone(step, from_run))
+    return run_async(job.whole(restart=restart, from_=from_))
 
 
 def _repeated(option: str, values: list[str] | None) -> list[str]:
@@ -241,10 +246,19 @@ class _Job:
 
     async def whole(self, *, restart: bool, from_: str | None) -> int:
         """Run the workflow, or resume an unfinished run of it."""
+        from detent.cli.record import exit_code
+
+        chosen, runs, prepared = self._chosen()
+        with self._taped(chosen.spec.name):
+            code = await self._whole(chosen, runs, prepared, restart=restart, from_=from_)
+        return exit_code(self.tape, code)
+
+    async def _whole(
+        self, chosen: Chosen, runs: WorkflowRuns, prepared: Prepared, *, restart: bool, from_: str | None
+    ) -> int:
         from detent.cli.output import say
         from detent.kernel.errors import DefinitionChanged, RunBusy
 
-        chosen, runs, prepared = self._chosen()
         async with _opened(self, chosen) as engine:
             try:
                 while (taken := await self._taken(engine, runs, prepared, restart, from_)) is None:
@@ -271,6 +285,8 @@ class _Job:
         row = None if from_ is not None else standing.row
         going_on = None if restart else row
         unseen = None if restart or from_ is not None else standing.unseen
+        if self.options.record is not None and (earlier := unseen or going_on) is not None:
+            raise self._not_from_its_beginning(earlier)
         if unseen is not None and self.run_id in (None, unseen.id):
             return unseen.id, UNSEEN
         if going_on is not None:
@@ -388,6 +404,28 @@ class _Job:
             f"A concurrent run needs other inputs."
         )
 
+    def _not_from_its_beginning(self, row: RunRow) -> ConfigurationError:
+        """The error for `--record` while this command would go on with an earlier run, or show its result."""
+        from detent.kernel.errors import ConfigurationError
+
+        same = ("workflow", "run", self.name, *self.words)
+        status = row.now.status
+        state = "has ended, and how was not shown yet" if status.is_end else f"has not ended ({status.value})"
+        return ConfigurationError(
+            f"Run {row.id} of the same workflow and inputs {state}; a recording begins with a new run.\n"
+            f"To go on with {row.id}: {self.workspace.command(*same)}\n"
+            f"To begin another: {self.workspace.command(*same, '--restart', '--record')} "
+            f"{self.options.record}"
+        )
+
+    @contextmanager
+    def _taped(self, flow: str) -> Iterator[None]:
+        """A context in which `tape` is the tape that the command line requests."""
+        from detent.cli.record import tape
+
+        with tape(self.options, self.workspace.settings, [flow], json=self.options.json) as self.tape:
+            yield
+
     def _busy(self, run_id: str) -> DetentError:
         """The error for a run that another process drives."""
         from detent.kernel.errors import DetentError
@@ -400,8 +438,22 @@ class _Job:
 
     async def alone(self, step: str, from_run: str | None) -> int:
         """Run one step."""
+        from detent.cli.record import exit_code
+
         chosen, runs, prepared = self._chosen()
         spec = runs.alone(step)
+        with self._taped(spec.name):
+            code = await self._alone(chosen, runs, prepared, spec, from_run)
+        return exit_code(self.tape, code)
+
+    async def _alone(
+        self,
+        chosen: Chosen,
+        runs: WorkflowRuns,
+        prepared: Prepared,
+        spec: WorkflowSpec,
+        from_run: str | None,
+    ) -> int:
         async with _opened(self, chosen._replace(spec=spec)) as engine:
             await runs.preflight([spec.steps[0].name])
             other = await self.workspace.run_id(engine.store, from_run) if from_run is not None else None

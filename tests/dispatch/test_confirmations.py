@@ -1,0 +1,175 @@
+"""A person inside a round: shown the exact arguments, answering once, for these alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from detent.dispatch.agent_side import AgentSide
+from detent.engine.step import Step
+from detent.engine.tools import ToolError
+from detent.kernel.errors import ConfigurationError, HoldNotOpen
+from detent.kernel.status import Status
+from tests.dispatch.samples import INTENT, agent, scripted, settings, single
+from tests.dispatch.test_acting import Ran, World, calls, running
+
+
+def asked_about(*tools: str):
+    return lambda effect: f"May {effect.tool} be done?" if effect.tool in tools else None
+
+
+def confirmed(world: World, **options):
+    return running(world, side=AgentSide(rounds=4, confirm=asked_about("run")), **options)
+
+
+TEST = ("run", {"command": "make test"})
+
+
+async def answered(engine, run, answer):
+    (name,) = run.holds
+    await engine.release(run.id, answer, hold=run.token(name))
+    return await engine.finish(run.id)
+
+
+class TestAgents:
+    async def test_yes_performs_exactly_what_was_shown_whatever_the_model_would_say_now(self, bench):
+        """After a restart, with a model that has changed its mind: it is not even asked."""
+        world = World()
+        first = await bench.engine(
+            confirmed(world), dispatch=settings(scripted(calls(TEST)), agent("approver"))
+        )
+        run = await first.run("flow")
+        assert (run.status, world.ran) == (Status.WAITING, [])
+        (hold,) = run.holds.values()
+        assert hold.question == "May run be done?"
+        assert hold.about == {"tool": "run", "args": {"command": "make test", "cwd": "."}}
+        await first.stop()
+        executor = scripted({"output": {"exit_code": 0, "stdout": ""}})
+        second = await bench.engine(confirmed(world), dispatch=settings(executor, agent("approver")))
+        token = run.token(hold.name)
+        run = await answered(second, run, "yes")
+        assert (run.status, world.ran) == (Status.SUCCEEDED, ["make test"])
+        assert run.data == {"exit_code": 1, "stdout": "make test in ."}
+        with pytest.raises(HoldNotOpen):
+            await second.release(run.id, "yes", hold=token)
+        assert world.ran == ["make test"]
+
+    async def test_no_reaches_the_agent_with_its_reason(self, bench):
+        world = World()
+        executor = scripted(
+            calls(TEST), calls(("write", {"text": "a note"})), {"output": {"exit_code": 0, "stdout": ""}}
+        )
+        engine = await bench.engine(confirmed(world), dispatch=settings(executor, agent("approver")))
+        run = await answered(engine, await engine.run("flow"), {"no": "not on a Friday"})
+        assert (run.status, world.ran) == (Status.SUCCEEDED, ["write a note"])
+        assert '"status": "denied"' in executor.calls[1].prompt
+        assert "not on a Friday" in executor.calls[1].prompt
+
+    async def test_an_edited_effect_is_performed_and_the_agent_is_told_what_was_done(self, bench):
+        world = World()
+        executor = scripted(calls(TEST), {"output": {"exit_code": 0, "stdout": "as I said"}})
+        engine = await bench.engine(confirmed(world), dispatch=settings(executor, agent("approver")))
+        run = await answered(engine, await engine.run("flow"), {"edit": {"command": "make check"}})
+        assert (run.status, world.ran) == (Status.SUCCEEDED, ["make check"])
+        assert run.data == {"exit_code": 1, "stdout": "make check in ."}
+        assert '"status": "edited"' in executor.calls[1].prompt
+        assert "make check" in executor.calls[1].prompt
+
+    async def test_what_was_edited_may_be_asked_for_again_in_its_own_right(self, bench):
+        world = World()
+        check = ("run", {"command": "make check"})
+        executor = scripted(calls(TEST), calls(check), {"output": {}})
+        engine = await bench.engine(confirmed(world), dispatch=settings(executor, agent("approver")))
+        run = await answered(engine, await engine.run("flow"), {"edit": {"command": "make check"}})
+        assert (run.status, world.ran) == (Status.WAITING, ["make check"])
+        run = await answered(engine, run, "yes")
+        assert (run.status, world.ran) == (Status.SUCCEEDED, ["make check", "make check"])
+
+    async def test_neighbours_that_need_no_word_are_performed(self, bench):
+        world = World()
+        executor = scripted(calls(("write", {"text": "a"}), TEST, ("write", {"text": "b"})), {"output": {}})
+        engine = await bench.engine(confirmed(world), dispatch=settings(executor, agent("approver")))
+        run = await engine.run("flow")
+        assert (run.status, world.ran) == (Status.WAITING, ["write a"])
+        run = await answered(engine, run, "yes")
+        assert (run.status, world.ran) == (Status.SUCCEEDED, ["write a", "make test", "write b"])
+
+    async def test_it_is_asked_again_when_what_was_shown_no_longer_holds(self, bench):
+        """A diff that was confirmed is performed as it was confirmed, or not at all."""
+        world = World()
+        flow = running(
+            world, side=AgentSide(rounds=4, confirm=asked_about("write")), command="x"
+        )  # fmt: skip
+        write = replace(flow.tools["write"], preview=lambda text: f"-{world.text}\n+{text}")
+        flow.tools._tools["write"] = write
+        executor = scripted(calls(("write", {"text": "new"})), {"output": {"exit_code": 0, "stdout": ""}})
+        engine = await bench.engine(flow, dispatch=settings(executor, agent("approver")))
+        run = await engine.run("flow")
+        (hold,) = run.holds.values()
+        assert hold.about["shown"] == "-old\n+new"
+        world.text = "changed by somebody"
+        run = await answered(engine, run, "yes")
+        (hold,) = run.holds.values()
+        assert (world.ran, hold.about["shown"]) == ([], "-changed by somebody\n+new")
+        run = await answered(engine, run, "yes")
+        assert (run.status, world.ran) == (Status.SUCCEEDED, ["write new"])
+
+    @pytest.mark.parametrize("answer", ["maybe", {"edit": {"comand": "x"}}, {"edit": 3}, {"yes": 1}, None, 7])
+    async def test_an_answer_it_does_not_take_is_refused_and_changes_nothing(self, quick, answer):
+        world = World()
+        engine = await quick.engine(
+            confirmed(world), dispatch=settings(scripted(calls(TEST)), agent("approver"))
+        )
+        run = await engine.run("flow")
+        (name,) = run.holds
+        with pytest.raises(ConfigurationError):
+            await engine.release(run.id, answer, hold=run.token(name))
+        assert (await engine.get(run.id)).status is Status.WAITING
+        assert world.ran == []
+
+    async def test_a_run_waiting_for_a_word_can_be_cancelled(self, quick):
+        world = World()
+        engine = await quick.engine(
+            confirmed(world), dispatch=settings(scripted(calls(TEST)), agent("approver"))
+        )
+        run = await engine.run("flow")
+        await engine.cancel(run.id)
+        assert ((await engine.get(run.id)).status, world.ran) == (Status.CANCELLED, [])
+
+    async def test_at_collaborator_what_a_person_edited_counts_as_what_was_asked_for(self, bench):
+        """The agent asked for what the handler does; the person's change is no difference of its own."""
+        world = World()
+        flow = running(world, side=AgentSide(confirm=asked_about("run")))
+        engine = await bench.engine(flow, dispatch=settings(scripted(calls(TEST)), agent()))
+        run = await answered(engine, await engine.run("flow"), {"edit": {"command": "make check"}})
+        assert (run.status, world.ran) == (Status.SUCCEEDED, ["make check"])
+        assert run.data["stdout"] == "make check in ."
+
+
+class TestHandlers:
+    @staticmethod
+    def flow(world: World, seen: list):
+        async def work(ctx):
+            try:
+                done = await ctx.perform("run", command="make test", confirm="Run the tests?")
+            except ToolError as error:
+                seen.append(str(error))
+                return {"exit_code": -1, "stdout": ""}
+            return {"exit_code": done["exit_code"], "stdout": done["stdout"]}
+
+        step = Step("work", work, INTENT, effects=("run",), output_schema=Ran, inputs=())
+        return single(step, tools=world.tools())
+
+    @pytest.mark.parametrize(
+        ("answer", "ran"),
+        [("yes", ["make test"]), ("no", []), ({"edit": {"command": "make check"}}, ["make check"])],
+    )
+    async def test_a_handler_asks_in_the_same_way(self, bench, answer, ran):
+        world, seen = World(), []
+        engine = await bench.engine(self.flow(world, seen))
+        run = await engine.run("flow")
+        assert (run.status, world.ran) == (Status.WAITING, [])
+        run = await answered(engine, run, answer)
+        assert (run.status, world.ran) == (Status.SUCCEEDED, ran)
+        assert seen == (["denied"] if answer == "no" else [])

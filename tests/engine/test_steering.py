@@ -17,7 +17,7 @@ import copy
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -40,7 +40,7 @@ from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
-from detent.engine.tools import Tool
+from detent.engine.tools import Tool, ToolError
 from detent.kernel.entries import Entry, Moved
 from detent.kernel.guards import when
 from detent.kernel.machine import Machine, Move
@@ -251,10 +251,15 @@ RIGHT: Mapping[str, Any] = {
     "triage": {"kind": "question", "urgent": False},
     "choose": {"output": {"why": "it wants an answer"}, "next_state": "draft"},
     "draft": {"text": "We shall see to it."},
-    "notify": {"output": {}, "effects": [{"tool": "mail.notify", "args": {"to": DESK, "text": "answered"}}]},
-    "forward": {"output": {}, "effects": [{"tool": "mail.forward", "args": {"to": CHIEF}}]},
+    "notify": {},
+    "forward": {},
 }
 """What the handlers say, as an agent says it."""
+ACTS: Mapping[str, Any] = {
+    "notify": [{"tool": "mail.notify", "args": {"to": DESK, "text": "answered"}}],
+    "forward": [{"tool": "mail.forward", "args": {"to": CHIEF}}],
+}
+"""What the handlers do, as an agent calls for it."""
 
 
 # -- agents -------------------------------------------------------------------------------------------------
@@ -288,6 +293,19 @@ class Steadfast:
         """Use the tools."""
         if asked.step == "triage":
             asked.heard.append(await toolbox.call("crm.find", {"who": CUSTOMER}))
+        for call in self.acts(asked.step):
+            await self.call(asked, toolbox, call)
+
+    def acts(self, step: str) -> Any:
+        """What the step's handler would do."""
+        return ACTS.get(step, ())
+
+    async def call(self, asked: Asked, toolbox: Any, call: Any) -> None:
+        """Call a tool, and go on when that is refused."""
+        try:
+            asked.heard.append(await toolbox.call(call["tool"], call["args"]))
+        except (OutputSchemaValidationError, ToolError) as refused:
+            asked.heard.append(str(refused))
 
     def answer(self, step: str) -> Any:
         """What the step's handler would say."""
@@ -306,13 +324,14 @@ class Obedient(Steadfast):
         self.text = text
 
     async def use(self, asked: Asked, toolbox: Any) -> None:
-        """Call what the text says, and go on when that is refused."""
+        """Call what the text says."""
         await super().use(asked, toolbox)
         for call in self.text.demands.get("calls", ()):
-            try:
-                asked.heard.append(await toolbox.call(call["tool"], call["args"]))
-            except OutputSchemaValidationError as refused:
-                asked.heard.append(str(refused))
+            await self.call(asked, toolbox, call)
+
+    def acts(self, step: str) -> Any:
+        """What the text says."""
+        return self.text.demands.get("effects", super().acts(step))
 
     def answer(self, step: str) -> Any:
         """What the text says."""
@@ -321,8 +340,6 @@ class Obedient(Steadfast):
             return self.text.text if whole is True else whole
         if "next" in demands:
             said["next_state"] = demands["next"]
-        if "effects" in demands:
-            said["effects"] = list(demands["effects"])
         for part in (said, said.get("output")):
             if isinstance(part, dict):
                 part.update(demands.get("keys", {}))
@@ -631,7 +648,7 @@ def counter(handler: Any, **options: Any) -> Flow:
     return Flow(machine, {"decide": step, "look": look}, tools=[tell])
 
 
-async def run_of(flow: Flow, answer: Any, level: str) -> Run:
+async def run_of(flow: Flow, answer: Any, level: str, acts: Sequence[Any] = ()) -> Run:
     """A run whose first step an agent answers."""
 
     class Says(Steadfast):
@@ -639,7 +656,9 @@ async def run_of(flow: Flow, answer: Any, level: str) -> Run:
             return copy.deepcopy(answer)
 
         async def use(self, asked: Asked, toolbox: Any) -> None:
-            """No tools."""
+            """Do what the handler would do, where that is something."""
+            for call in acts:
+                await self.call(asked, toolbox, call)
 
     settings = DispatchSettings(
         steps={"decide": StepConfig.read({"mode": "agent", "autonomy": level})},
@@ -657,10 +676,10 @@ async def test_a_condition_that_holds_cannot_be_dodged_by_naming_the_move_after_
         return Outcome(effects=[Effect("tell", {"text": "decided"})])
 
     flow = counter(decide, effects=("tell",), output_schema=NOTHING)
-    effects = [{"tool": "tell", "args": {"text": "decided"}}]
-    dodging = await run_of(flow, {"output": {}, "effects": effects, "next_state": "pay"}, level)
+    acts = [{"tool": "tell", "args": {"text": "decided"}}]
+    dodging = await run_of(flow, {"next_state": "pay"}, level, acts)
     assert dodging.data.get("looked") is True
-    agreeing = await run_of(flow, {"output": {}, "effects": effects, "next_state": "look"}, level)
+    agreeing = await run_of(flow, {"next_state": "look"}, level, acts)
     assert agreeing.data.get("looked") is True
 
 

@@ -6,7 +6,7 @@ the same id, or none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -19,7 +19,8 @@ class ToolCall(NamedTuple):
 
     id: str
     name: str
-    arguments: Mapping[str, Any]
+    arguments: Any
+    """An object; or, as it was written, what cannot be read as one: that call is refused."""
 
 
 class Message(NamedTuple):

@@ -203,14 +203,17 @@ class TestInARun:
         assert not book.lines
 
     async def test_an_agent_is_shown_what_its_step_names_and_its_arguments_are_checked(self, pages, book):
-        """Effects it calls are only written down; what is not named cannot be called."""
+        """Effects it calls are performed by the engine; what is not named cannot be called."""
         seen = {}
 
         async def work(ctx):
-            tools = AgentTools(ctx, {name: ctx.tools[name] for name in ("pages.search", "pages.add")})
+            async def act(effect):
+                return await ctx.perform(effect.tool, **effect.args)
+
+            tools = AgentTools(ctx, {name: ctx.tools[name] for name in ("pages.search", "pages.add")}, act)
             seen.update({tool.name: tool for tool in tools})
             seen["answer"] = await tools.call("pages.search", {"words": "a", "most": 1})
-            seen["wanted"] = await tools.call("pages.add", {"title": "a"})
+            seen["receipt"] = await tools.call("pages.add", {"title": "a"})
             for name, args in (("pages.search", {"words": 3}), ("pages.who", {}), ("pages.die", {})):
                 with pytest.raises(OutputSchemaValidationError):
                     await tools.call(name, args)
@@ -224,8 +227,8 @@ class TestInARun:
         assert len(seen["pages.search"].description) == 500
         assert seen["pages.add"].arguments["required"] == ["title"]
         assert seen["answer"]["pages"] == ["a 0"]
-        assert seen["wanted"]["status"] == "proposed"
-        assert not book.lines
+        assert seen["receipt"] == {"id": "page-a"}
+        assert len(book.lines) == 1
 
     async def test_what_a_server_says_reaches_no_log_above_debug(self, child, caplog):
         """I11"""

@@ -15,14 +15,19 @@ from detent.adapters.models import claude
 from detent.adapters.models.claude import MODEL_ID, ClaudeStepExecutor
 from detent.adapters.models.model import ModelRequest
 from detent.adapters.models.prices import PriceTable
+from detent.adapters.stores.memory import MemoryStore
+from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.agent_tools import AgentTool
 from detent.dispatch.conversation import Message, ToolCall
 from detent.dispatch.executor import StepExecutor
 from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
+from detent.engine.engine import Engine
 from detent.kernel.errors import ConfigurationError
 from tests.adapters.models import server as of
 from tests.adapters.models.server import Reply, Server, answer, raw, stream
 from tests.adapters.models.test_executor import Run
+from tests.dispatch.samples import agent, settings
+from tests.dispatch.test_acting import World, running
 
 KEY = "sk-ant-very-secret"
 
@@ -264,8 +269,37 @@ class TestTools:
             await made.close()
         assert result.output == {"fault": True, "serial": "A1"}
         assert run.looked == [{"serial": "A1"}]
-        assert result.usage.input_tokens == 100
-        assert run.remembered.input_tokens == 100
+        assert result.usage.input_tokens == 200
+
+    async def test_a_visit_of_two_rounds_in_which_every_call_has_the_same_id(self):
+        """Every request is one that the provider accepts: each call has its own id and one result."""
+        world = World()
+        part = {"type": "input_json_delta", "partial_json": '{"command": "make test"}'}
+        first, second, third = (block(index, use("t1", "run"), part) for index in range(3))
+        replies = [
+            stream([opening(), *first, *closing("tool_use")]),
+            stream([opening(), *wording("Once more."), *second, *third, *closing("tool_use")]),
+            stream([opening(), *wording('{"exit_code": 0, "stdout": ""}'), *closing()]),
+        ]
+        async with Server(*replies) as server:
+            made = ClaudeStepExecutor(base_url=server.url)
+            dispatch = settings(made, agent("approver"))
+            flow = running(world, side=AgentSide(rounds=5))
+            async with Engine(MemoryStore(), [flow], dispatch=dispatch) as engine:
+                run = await engine.run("flow")
+            await made.close()
+        assert world.ran == ["make test"] * 3
+        assert run.data == {"exit_code": 3, "stdout": "make test in ."}
+        seen: list[str] = []
+        open_calls: list[str] = []
+        for said in server.asked[2].body["messages"]:
+            parts = said["content"] if isinstance(said["content"], list) else []
+            answered = [part["tool_use_id"] for part in parts if part["type"] == "tool_result"]
+            assert answered == open_calls
+            open_calls = [part["id"] for part in parts if part["type"] == "tool_use"]
+            seen += open_calls
+        assert open_calls == []
+        assert len(set(seen)) == len(seen) == 3
 
 
 class TestStreams:

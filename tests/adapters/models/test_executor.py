@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from detent.adapters.models import prompted_tools
-from detent.adapters.models.executor import ALREADY, ModelStepExecutor
+from detent.adapters.models.executor import ModelStepExecutor
 from detent.adapters.models.openai import OpenAIModel
 from detent.adapters.stores.memory import MemoryStore
+from detent.dispatch.agent import ALREADY
 from detent.dispatch.agent_tools import AgentTool, AgentTools, declared_tools
 from detent.dispatch.config import StepConfig
 from detent.dispatch.executor import ExecutorResult, SchemaHint, StepExecutor
@@ -21,10 +22,11 @@ from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidatio
 from detent.dispatch.usage import UsageMetadata
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
-from detent.engine.outcome import Outcome
+from detent.engine.outcome import Effect, Outcome
 from detent.engine.schemas import check_schema, misfits
 from detent.engine.step import Step
 from detent.engine.tools import Tool, ToolError
+from detent.kernel.entries import EffectDone
 from detent.kernel.machine import Machine
 from detent.kernel.status import Status
 from tests.adapters.models import server as of
@@ -62,11 +64,15 @@ def answering(value: Any) -> of.Reply:
 
 
 class Run:
-    """One step of one run, in which a test may do what it likes with the step's tools."""
+    """One step of one run, in which a test may do what it likes with the step's tools.
 
-    def __init__(self, store: MemoryStore | None = None) -> None:
-        self.store = store or MemoryStore()
+    An effect that is called is performed by the engine.
+    """
+
+    def __init__(self) -> None:
         self.looked: list[dict[str, Any]] = []
+        self.opened: list[str] = []
+        """Serial numbers for which a ticket was really opened."""
         self.trouble: Exception | None = None
 
         async def find(serial: str) -> Any:
@@ -74,53 +80,37 @@ class Run:
             self.looked.append({"serial": serial})
             if self.trouble is not None:
                 raise self.trouble
-            return {"serial": serial, "covered": True}
+            return {"serial": serial, "covered": True, "tickets": len(self.opened)}
 
         async def open_ticket(serial: str, *, note: str = "") -> Any:
             """Open a ticket."""
+            self.opened.append(serial)
+            return {"ticket": f"T-{len(self.opened)}"}
 
         self.tools = [
             Tool("crm.find", find, "query", description="Find a device."),
             Tool("crm.open_ticket", open_ticket, "effect", description="Open a ticket.", idempotent=True),
         ]
 
-    async def __call__(
-        self, work: Callable[[AgentTools], Any], *, dies: asyncio.Event | None = None, again: bool = False
-    ) -> Any:
-        """Do `work` inside the run's step; gives what it gave, and raises what it raised.
-
-        With `dies` the engine is stopped as soon as that happens; `again` takes such a run up again.
-        """
+    async def __call__(self, work: Callable[[AgentTools], Any]) -> Any:
+        """Do `work` inside the run's step; gives what it gave, and raises what it raised."""
         kept: dict[str, Any] = {}
 
         async def handler(ctx: Any) -> Outcome:
-            tools = AgentTools(ctx, declared_tools(ctx.step, ctx.tools, None))
-            kept["tools"] = tools
+            async def act(effect: Effect) -> Any:
+                return await ctx.perform(effect.tool, **effect.args)
+
             try:
-                kept["result"] = await work(tools)
+                kept["result"] = await work(AgentTools(ctx, declared_tools(ctx.step, ctx.tools, None), act))
             except Exception as error:
                 kept["error"] = error
             return Outcome(next="done", reason="tried")
 
         machine = Machine("flow", start="work", moves={"work": ["done"]}, ends={"done": Status.SUCCEEDED})
-        step = Step("work", handler, queries=("crm.find",), effects=("crm.open_ticket",))
-        flow = Flow(machine, {"work": step}, tools=self.tools)
-        engine = Engine(self.store, [flow])
-        await engine.open()
-        try:
-            if dies is not None:
-                await engine.start("flow", {}, run_id="r1")
-                await dies.wait()
-                return None
-            if again:
-                await engine.resume("r1")
-                self.run = await engine.finish("r1")
-            else:
-                self.run = await engine.run("flow", {}, run_id="r1")
-        finally:
-            await engine.stop(grace=0)
-        self.proposed = kept["tools"].proposed
-        self.remembered = kept["tools"].used
+        step = Step("read-mail", handler, queries=("crm.find",), effects=("crm.open_ticket",))
+        async with Engine(MemoryStore(), [Flow(machine, {"work": step}, tools=self.tools)]) as engine:
+            await engine.run("flow", {}, run_id="r1")
+            self.entries = await engine.store.entries("r1")
         if "error" in kept:
             raise kept["error"]
         return kept.get("result")
@@ -373,56 +363,42 @@ class TestTools:
         assert '"covered": true' in last["content"]
         assert last["role"] == ("tool" if native else "user")
 
-    async def test_an_effect_is_proposed_and_not_performed(self, native):
+    async def test_an_effect_is_performed_by_the_engine_and_its_receipt_goes_back(self, native):
         """D-50, D-59."""
         replies = [self.turn(native, "crm.open_ticket", serial="A1"), self.end(native, 1)]
         run = Run()
         async with Server(*replies) as server:
             await run(lambda tools: ask(executor(server, native=native), toolbox=tools))
-        assert [(one.tool, one.args) for one in run.proposed] == [("crm.open_ticket", {"serial": "A1"})]
-        assert '"proposed"' in server.asked[1].body["messages"][-1]["content"]
+        assert run.opened == ["A1"]
+        assert '"ticket": "T-1"' in server.asked[1].body["messages"][-1]["content"]
+        (receipt,) = [entry.body.receipt for entry in run.entries if isinstance(entry.body, EffectDone)]
+        assert receipt == {"ticket": "T-1"}
 
-    async def test_a_turn_that_called_a_tool_is_paid_once_whatever_happens(self, native):
-        """D-56: what the toolbox recorded is not in the result's usage, and a repetition costs nothing."""
-        run = Run()
-        replies = [self.turn(native, "crm.find", serial="A1"), of.drop, self.end(native, 7)]
+    async def test_usage_is_the_sum_of_all_turns(self, native):
+        replies = [self.turn(native, "crm.find", serial="A1"), self.end(native, 7)]
         async with Server(*replies) as server:
+            result = await Run()(lambda tools: ask(executor(server, native=native), toolbox=tools))
+        assert result.usage == USED + USED
+
+    async def test_a_failure_tells_what_the_turns_before_it_cost(self, native):
+        async with Server(self.turn(native, "crm.find", serial="A1"), of.drop) as server:
+            with pytest.raises(ExecutorError) as caught:
+                await Run()(lambda tools: ask(executor(server, native=native), toolbox=tools))
+        assert caught.value.transient
+        assert caught.value.usage == USED
+
+    async def test_it_remembers_nothing_between_two_executions(self, native):
+        """What an execution asked and paid is the caller's to keep."""
+        turns = [self.turn(native, "crm.find", serial="A1"), self.end(native, 7)]
+        async with Server(*turns, *turns) as server:
             made = executor(server, native=native)
 
-            async def work(tools):
-                with pytest.raises(ExecutorError) as caught:
-                    await ask(made, toolbox=tools)
-                assert caught.value.transient
-                assert caught.value.usage is None
-                return await ask(made, toolbox=tools)
+            async def work(tools: AgentTools) -> list[ExecutorResult]:
+                return [await ask(made, toolbox=tools) for _ in range(2)]
 
-            result = await run(work)
-        assert result.output == 7
-        assert len(server.asked) == 3
-        assert run.looked == [{"serial": "A1"}]
-        assert run.remembered == USED
-        assert result.usage == USED
-        assert run.run.spend.input_tokens == 100
-
-    async def test_after_a_crash_the_turns_that_called_tools_are_neither_asked_nor_paid_again(self, native):
-        """D-56."""
-        second = asyncio.Event()
-
-        async def stall(line):
-            second.set()
-            await of.stall(line)
-
-        run = Run()
-        async with Server(self.turn(native, "crm.find", serial="A1"), stall, self.end(native, 7)) as server:
-            made = executor(server, native=native)
-            await run(lambda tools: ask(made, toolbox=tools), dies=second)
-            result = await run(lambda tools: ask(made, toolbox=tools), again=True)
-        assert result.output == 7
-        assert [len(asked.body["messages"]) for asked in server.asked] == ([1, 3, 3] if native else [2, 4, 4])
-        assert server.asked[1].body == server.asked[2].body
-        assert run.looked == [{"serial": "A1"}]
-        assert run.remembered is None
-        assert run.run.spend.input_tokens == 100
+            first, second = await Run()(work)
+        assert (first.output, first.usage) == (second.output, second.usage)
+        assert [asked.body for asked in server.asked[:2]] == [asked.body for asked in server.asked[2:]]
 
     async def test_a_failed_query_is_told_to_the_model(self, native):
         run = Run()
@@ -452,7 +428,9 @@ class TestTools:
             with pytest.raises(OutputSchemaValidationError) as caught:
                 await run(lambda tools: ask(executor(server, native=native), toolbox=tools))
         assert run.looked == []
+        assert caught.value.step_name == "read-mail"
         assert "everything" not in str(caught.value)
+        assert caught.value.usage == USED
 
     async def test_allowed_tools_narrow_what_there_is(self, native):
         run = Run()
@@ -463,27 +441,40 @@ class TestTools:
                         executor(server, native=native), toolbox=tools, allowed_tools=["crm.find"]
                     )
                 )
-        assert run.proposed == []
+        assert run.opened == []
         assert "open_ticket" not in json.dumps(server.asked[0].body)
 
-    async def test_a_repeated_call_is_remarked_on_once_and_then_the_tool_is_gone(self, native):
+    async def test_a_repeated_query_is_remarked_on_and_then_its_tool_is_withdrawn(self, native):
         run = Run()
         again = [self.turn(native, "crm.find", f"x{n}", serial="A1") for n in range(3)]
         async with Server(*again, self.end(native, 1)) as server:
             result = await run(lambda tools: ask(executor(server, native=native), toolbox=tools))
         assert result.output == 1
         assert run.looked == [{"serial": "A1"}]
-        assert server.asked[2].body["messages"][-1]["content"].endswith(ALREADY)
+        for asked in server.asked[2:]:
+            assert asked.body["messages"][-1]["content"].endswith(ALREADY)
         offered = [json.dumps(a.body["tools"] if native else a.body["response_format"]) for a in server.asked]
         name = "crm_find" if native else "crm.find"
-        assert [name in one for one in offered] == [True, True, True, False]
+        assert [name in tools for tools in offered] == [True, True, True, False]
 
-    async def test_the_same_effect_is_proposed_once(self, native):
-        again = [self.turn(native, "crm.open_ticket", f"x{n}", serial="A1") for n in range(2)]
+    async def test_a_query_repeated_after_an_effect_shows_what_came_of_it(self, native):
+        run = Run()
+        turns = [
+            self.turn(native, "crm.find", serial="A1"),
+            self.turn(native, "crm.open_ticket", serial="A1"),
+            self.turn(native, "crm.find", serial="A1"),
+        ]
+        async with Server(*turns, self.end(native, 1)) as server:
+            await run(lambda tools: ask(executor(server, native=native), toolbox=tools))
+        assert '"tickets": 1' in server.asked[3].body["messages"][-1]["content"]
+
+    async def test_the_same_effect_called_twice_is_performed_twice(self, native):
+        again = [self.turn(native, "crm.open_ticket", serial="A1") for _ in range(2)]
         run = Run()
         async with Server(*again, self.end(native, 1)) as server:
             await run(lambda tools: ask(executor(server, native=native), toolbox=tools))
-        assert len(run.proposed) == 1
+        assert run.opened == ["A1", "A1"]
+        assert '"ticket": "T-2"' in server.asked[2].body["messages"][-1]["content"]
 
     async def test_a_model_that_never_answers_is_stopped(self, native):
         turns = [self.turn(native, "crm.find", f"x{n}", serial=f"A{n}") for n in range(3)]
@@ -492,7 +483,7 @@ class TestTools:
             with pytest.raises(ExecutorError, match="within 3 turns") as caught:
                 await run(lambda tools: ask(executor(server, native=native, max_turns=3), toolbox=tools))
         assert not caught.value.transient
-        assert caught.value.usage is None  # every turn is recorded already
+        assert caught.value.usage == USED + USED + USED
 
     async def test_a_long_result_is_cut(self, native):
         run = Run()
@@ -501,7 +492,7 @@ class TestTools:
             await run(lambda tools: ask(executor(server, native=native), toolbox=tools))
         assert "…[cut " in server.asked[1].body["messages"][-1]["content"]
 
-    async def test_a_broken_answer_after_a_tool_costs_only_its_own_turn(self, native):
+    async def test_a_broken_answer_after_a_tool_tells_what_both_turns_cost(self, native):
         run = Run()
         async with Server(
             self.turn(native, "crm.find", serial="A1"), self.end(native, {"fault": 1})
@@ -510,8 +501,7 @@ class TestTools:
                 await run(
                     lambda tools: ask(executor(server, native=native), toolbox=tools, output_schema=Report)
                 )
-        assert caught.value.usage == USED
-        assert run.remembered == USED
+        assert caught.value.usage == USED + USED
 
 
 class TestToolsInWords:
@@ -524,7 +514,7 @@ class TestToolsInWords:
         system = body["messages"][0]["content"]
         assert system.startswith("Go.")
         assert "crm.find: Find a device." in system
-        assert "only proposed" in system
+        assert "proposed" not in system
         assert "tools" not in body
         schema = body["response_format"]["json_schema"]["schema"]
         check_schema(schema)
@@ -596,7 +586,10 @@ class TestNativeTools:
         async with Server(answer(chat(None, calls)), said("1")) as server:
             await run(lambda tools: ask(executor(server, native=True), toolbox=tools))
         assert run.looked == [{"serial": "A1"}, {"serial": "B2"}]
-        assert [m.get("tool_call_id") for m in server.asked[1].body["messages"][-2:]] == ["x", "y"]
+        *_, asked, first, second = server.asked[1].body["messages"]
+        ids = [call["id"] for call in asked["tool_calls"]]
+        assert [first["tool_call_id"], second["tool_call_id"]] == ids
+        assert ('"A1"' in first["content"], '"B2"' in second["content"]) == (True, True)
 
     async def test_a_call_where_no_tool_is_given_breaks_the_contract(self):
         async with Server(answer(chat(None, [("x", "crm_find", {})]))) as server:

@@ -201,11 +201,37 @@ class TestTools:
         assert body["messages"][2] == {"role": "tool", "content": "found", "tool_call_id": "x"}
         assert got.calls == (ToolCall("y", "crm.find", {"serial": "B2"}),)
 
+    @pytest.mark.parametrize("ids", [("x", "y"), ("call_0", "call_0"), (None, None)])
+    @pytest.mark.parametrize("whole", [True, False])
+    async def test_streamed_calls_that_share_an_index_are_told_apart(self, ids, whole):
+        """Some servers number every call of a reply 0."""
+        calls = [(ids[0], '{"serial": "A1"}'), (ids[1], '{"serial": "A1"}')]
+        events = []
+        for id_, arguments in calls:
+            parts = [arguments] if whole else ["", arguments[:5], arguments[5:]]
+            head = {"index": 0, "id": id_, "function": {"name": "crm_find", "arguments": parts[0]}}
+            events.append(delta(tool_calls=[head]))
+            events += [delta(tool_calls=[{"index": 0, "function": {"arguments": p}}]) for p in parts[1:]]
+        async with Server(stream([*events, delta(finish="tool_calls"), event("[DONE]")])) as server:
+            made = model(server, native_tools=True)
+            got = await made.complete(asking(tools=(LOOKUP,)), Ears())
+        assert [call.arguments for call in got.calls] == [{"serial": "A1"}] * 2
+
     @pytest.mark.parametrize("arguments", ['{"serial": ', "[1]", "nonsense"])
-    async def test_arguments_that_cannot_be_read_break_the_contract(self, arguments):
-        async with Server(answer(chat(None, [("y", "crm_find", arguments)]))) as server:
+    async def test_arguments_that_cannot_be_read_are_given_as_they_were_written(self, arguments):
+        """Whoever carries out the calls refuses this one and answers the others."""
+        calls = [("x", "crm_find", {"serial": "A1"}), ("y", "crm_find", arguments)]
+        async with Server(answer(chat(None, calls))) as server:
+            got = await model(server, native_tools=True).complete(asking(tools=(LOOKUP,)))
+        assert [call.arguments for call in got.calls] == [{"serial": "A1"}, arguments]
+        assert got.usage.input_tokens == 100
+
+    async def test_arguments_that_were_cut_break_the_contract(self):
+        cut = answer(chat(None, [("y", "crm_find", '{"serial": ')], finish="length"))
+        async with Server(cut) as server:
             error = await failing(model(server, native_tools=True), asking(tools=(LOOKUP,)))
         assert isinstance(error, OutputSchemaValidationError)
+        assert "/0/arguments: the answer was cut" in str(error)
         assert error.usage.input_tokens == 100
 
 

@@ -104,6 +104,13 @@ class TestOverHTTP:
         assert len(server.asked) == 1
 
 
+@pytest.mark.parametrize("arguments", ['{"serial": ', "nonsense", "[1]"])
+async def test_arguments_that_cannot_be_read_are_given_as_they_were_written(arguments):
+    model = Listening(ToolCallPart("crm_find", {"serial": "A1"}), ToolCallPart("crm_find", arguments)).model
+    got = await model.complete(asking(tools=(LOOKUP,)))
+    assert [call.arguments for call in got.calls] == [{"serial": "A1"}, arguments]
+
+
 @pytest.mark.usefixtures("key")
 class TestBounds:
     @pytest.mark.parametrize("streaming", [True, False])

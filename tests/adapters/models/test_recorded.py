@@ -1,4 +1,4 @@
-"""A recorded executor gives an agent's earlier answers again, failures and proposals included."""
+"""A recorded executor gives an agent's earlier answers again, failures and tool calls included."""
 
 from __future__ import annotations
 
@@ -162,20 +162,20 @@ def test_what_is_no_agents_answer_is_refused_with_its_place(value):
         RecordedStepExecutor.from_entries(journal(Recorded("agent/1/abc", value)))
 
 
-async def test_recorded_effects_are_proposed_anew_and_not_performed():
-    """An executor never performs an effect: D-59."""
-    proposed = [
-        {"tool": "mail.send", "args": {"to": "a"}, "key": None},
-        {"tool": "mail.send", "args": {"to": "a"}, "key": "again"},
-    ]
+@pytest.mark.parametrize("part", ["acted", "proposed"])
+async def test_recorded_effects_are_called_for_again_through_the_toolbox(part):
+    """An executor never performs an effect: D-59. Older journals call the effects `proposed`."""
+    calls = [{"tool": "mail.send", "args": {"to": "a"}}, {"tool": "mail.send", "args": {"to": "a"}}]
     performed: list[str] = []
-    seen: list[Effect] = []
-    executor = RecordedStepExecutor.from_entries(journal(said("done", proposed=proposed)))
+    called: list[Effect] = []
+    executor = RecordedStepExecutor.from_entries(journal(said("done", **{part: calls})))
+
+    async def act(effect: Effect) -> Any:
+        called.append(effect)
 
     async def handler(ctx: Any) -> Outcome:
-        toolbox = AgentTools(ctx, declared_tools(ctx.step, ctx.tools, None))
+        toolbox = AgentTools(ctx, declared_tools(ctx.step, ctx.tools, None), act)
         await ask(executor, "first", toolbox=toolbox)
-        seen.extend(toolbox.proposed)
         return Outcome("done")
 
     def send(to: str) -> None:
@@ -188,8 +188,14 @@ async def test_recorded_effects_are_proposed_anew_and_not_performed():
     async with Engine(MemoryStore(), [flow]) as engine:
         run = await engine.run("one")
     assert run.error is None
-    assert seen == [Effect("mail.send", {"to": "a"}), Effect("mail.send", {"to": "a"}, "again")]
+    assert called == [Effect("mail.send", {"to": "a"})] * 2
     assert performed == []
+
+
+async def test_a_reply_that_called_tools_calls_them_again():
+    calls = [{"tool": "mail.send", "args": {"to": "a"}}]
+    executor = RecordedStepExecutor.from_entries(journal(said("", calls=calls)))
+    assert (await ask(executor, "first")).output == {"calls": calls}
 
 
 async def run_notify(executor: StepExecutor, sent: list[str]) -> tuple[Run, list[Entry]]:
@@ -218,7 +224,7 @@ async def test_a_journal_replayed_ends_where_the_run_ended():
         {"error": {"type": "rate_limit", "retry_after": 0}, "usage": {"input_tokens": 1}},
         {"text": "no JSON", "usage": {"input_tokens": 2}},
         {
-            "output": {"output": {"kind": "fault"}, "effects": [], "reason": "it says so"},
+            "output": {"kind": "fault"},
             "calls": [{"tool": "mail.send", "args": {"to": "a"}}],
             "usage": {"input_tokens": 4, "cost_usd": 0.25},
         },

@@ -165,18 +165,22 @@ async def test_what_was_asked_is_kept():
         call.prompt = "other"
 
 
-async def test_calls_go_through_the_toolbox_where_effects_are_only_proposed():
+async def test_calls_go_through_the_toolbox_which_has_effects_carried_out():
     """An executor never performs an effect: D-59."""
     performed: list[str] = []
     seen: dict[str, Any] = {}
+    called: list[Effect] = []
     executor = ScriptedStepExecutor(
         [{"output": "done", "calls": [{"tool": "mail.send", "args": {"to": "a"}}, {"tool": "mail.wipe"}]}]
     )
 
+    async def act(effect: Effect) -> Any:
+        called.append(effect)
+
     async def handler(ctx: Any) -> Outcome:
-        toolbox = AgentTools(ctx, declared_tools(ctx.step, ctx.tools, None))
+        toolbox = AgentTools(ctx, declared_tools(ctx.step, ctx.tools, None), act)
         result = await ask(executor, ctx.step.name, toolbox=toolbox)
-        seen.update(output=result.output, proposed=list(toolbox.proposed), performed=list(performed))
+        seen.update(output=result.output, called=called, performed=performed)
         return Outcome("done")
 
     def send(to: str) -> None:
@@ -188,7 +192,7 @@ async def test_calls_go_through_the_toolbox_where_effects_are_only_proposed():
     await run_step(handler, Tool("mail.send", send), Tool("mail.wipe", wipe))
     assert seen == {
         "output": "done",
-        "proposed": [Effect("mail.send", {"to": "a"}), Effect("mail.wipe", {})],
+        "called": [Effect("mail.send", {"to": "a"}), Effect("mail.wipe", {})],
         "performed": [],
     }
     assert executor.calls[0].tools == ("mail.send", "mail.wipe")
@@ -198,9 +202,12 @@ async def test_a_call_the_step_does_not_allow_breaks_its_contract():
     executor = ScriptedStepExecutor([{"output": 1, "calls": [{"tool": "mail.sent"}]}])
     caught: list[OutputSchemaValidationError] = []
 
+    async def act(effect: Effect) -> Any:
+        raise AssertionError("no effect is allowed")
+
     async def handler(ctx: Any) -> Outcome:
         try:
-            await ask(executor, toolbox=AgentTools(ctx, declared_tools(ctx.step, ctx.tools, None)))
+            await ask(executor, toolbox=AgentTools(ctx, declared_tools(ctx.step, ctx.tools, None), act))
         except OutputSchemaValidationError as error:
             caught.append(error)
         return Outcome("done")

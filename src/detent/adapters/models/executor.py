@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from detent.adapters.models import prompted_tools
 from detent.adapters.models.model import Model, ModelRequest, OnText, with_system_text
-from detent.dispatch.agent_tools import FATAL, LONGEST_RESULT, AgentTools, result_text
+from detent.dispatch.agent import ALREADY
+from detent.dispatch.agent_tools import FATAL, LONGEST_RESULT, AgentTool, AgentTools, result_text
 from detent.dispatch.answer_text import parse_answer
 from detent.dispatch.conversation import Conversation, Message, ModelAnswer, ToolCall
 from detent.dispatch.executor import (
@@ -38,8 +40,6 @@ from detent.kernel.plain import canonical, to_plain
 if TYPE_CHECKING:
     from detent.dispatch.config import StepConfig
     from detent.dispatch.usage import UsageMetadata
-
-ALREADY = "You have asked this already and have the result. Use it, ask something else, or give your answer."
 
 
 class ModelStepExecutor:
@@ -75,12 +75,13 @@ class ModelStepExecutor:
         wanted = ModelRequest(tuple(request.messages), self.default_model_id)
         if in_words:
             messages = with_system_text(_in_words(request.messages), prompted_tools.told(request.tools))
-            alternatives = prompted_tools.alternatives(request.tools, schema)
+            alternatives = prompted_tools.alternatives(_offered(request), schema)
             wanted = replace(wanted, messages=messages, schema=alternatives)
         else:
             # Plain text needs no schema: under one it would come in quotation marks.
             shape = None if _accepts_text(schema) else schema
-            wanted = replace(wanted, schema=shape, tools=tuple(request.tools))
+            # Providers refuse a conversation with calls where no tool is given.
+            wanted = replace(wanted, schema=shape, tools=_offered(request) or tuple(request.tools))
         settings = {
             name: value
             for name in ("model_id", "temperature", "max_tokens")
@@ -124,9 +125,9 @@ class ModelStepExecutor:
         )
         system = (Message("system", instructions),) if instructions else ()
         conversation = Conversation((*system, Message("user", text)))
-        asked: set[str] = set()
-        usage: UsageMetadata | None = None
-        async with _named(step_name):
+        calls = _Calls(toolbox, tools, step_name)
+        used = _Used()
+        async with used.told(), _named(step_name):
             if stream is not None:
                 await stream.open()
             for _ in range(self.max_turns):
@@ -134,22 +135,18 @@ class ModelStepExecutor:
                     step_name, agent_name, conversation.messages, tools, output_schema, config
                 )
                 answer = await self._reply(request, stream)
-                usage = answer.usage if usage is None else usage + answer.usage
+                used.add(answer.usage)
                 if not answer.calls:
-                    answer = replace(answer, usage=usage)
                     output = await over(answer.text, _output, answer, output_schema, step_name, config)
                     events = () if stream is None else tuple(stream.chunks)
-                    return ExecutorResult(output, usage=usage, events=events, model_id=answer.model_id)
-                calls = conversation.with_ids(answer.calls)
-                results = [
-                    Message("tool", await _result(call, toolbox, tools, asked, step_name), answers=call.id)
-                    for call in calls
-                ]
-                conversation.add(Message("assistant", answer.text, calls), *results)
+                    return ExecutorResult(output, usage=used.sum, events=events, model_id=answer.model_id)
+                made = conversation.with_ids(answer.calls)
+                results = [Message("tool", await calls.result(call), answers=call.id) for call in made]
+                conversation.add(Message("assistant", answer.text, made), *results)
             raise ExecutorError(
                 f"The model gave no answer for '{step_name}' within {self.max_turns} turns.",
-                step_name=step_name, usage=usage,
-            )  # fmt: skip
+                step_name=step_name,
+            )
 
     def available(self) -> Availability:
         """Whether the model could be asked now."""
@@ -186,32 +183,81 @@ async def _named(step_name: str) -> AsyncIterator[None]:
         ) from error
 
 
+def _offered(request: ReplyRequest) -> tuple[AgentTool, ...]:
+    """The tools, without those that the model calls again and again although it has the results."""
+    kinds = {tool.name: tool.kind for tool in request.tools}
+    repeated: Counter[str] = Counter()
+    names: dict[str | None, str] = {}
+    for message in request.messages:
+        names |= {call.id: call.name for call in message.calls}
+        if any(kinds.get(call.name) == "effect" for call in message.calls):
+            repeated.clear()  # there may be something new to see
+        if message.role == "tool" and message.content == ALREADY:
+            repeated[names.get(message.answers, "")] += 1
+    return tuple(tool for tool in request.tools if repeated[tool.name] < 2)
+
+
 def _accepts_text(schema: Mapping[str, Any] | None) -> bool:
     return schema is None or schema.get("type") == "string"
 
 
-async def _result(
-    call: ToolCall, toolbox: AgentTools | None, tools: Sequence[Any], asked: set[str], step_name: str
-) -> str:
-    """The text that answers a call. A refused call raises; a failed one is reported to the model."""
-    allowed = [tool.name for tool in tools]
-    if toolbox is None or call.name not in allowed:
-        names = ", ".join(sorted(allowed)) or "none"
-        problem = f"a tool was called that is not allowed here. Allowed: {names}"
-        raise OutputSchemaValidationError(step_name, "the allowed tools", [problem])
-    key = canonical([call.name, to_plain(call.arguments)])
-    if key in asked:
-        return ALREADY
-    try:
-        result = await toolbox.call(call.name, call.arguments)
-    except (*FATAL, ExecutorError):
-        raise
-    except (ToolError, Transient) as error:
-        return f"ERROR: {error}"[:LONGEST_RESULT]
-    except Exception as error:  # its text may hold private data
-        return f"ERROR: the tool failed ({type(error).__name__})."
-    asked.add(key)
-    return result_text(result)
+class _Used:
+    """The usage of a conversation: every reply counts once, also where the conversation fails."""
+
+    def __init__(self) -> None:
+        self.sum: UsageMetadata | None = None
+        self._last: UsageMetadata | None = None
+
+    def add(self, usage: UsageMetadata) -> None:
+        """Count a reply."""
+        self.sum = usage if self.sum is None else self.sum + usage
+        self._last = usage
+
+    @asynccontextmanager
+    async def told(self) -> AsyncIterator[None]:
+        """Errors that carry the whole usage."""
+        try:
+            yield
+        except ExecutorError as error:
+            if error.usage is not None and error.usage is not self._last:  # a reply that failed
+                self.add(error.usage)
+            error.usage = self.sum
+            raise
+
+
+class _Calls:
+    """The calls of one conversation, and the texts that answer them."""
+
+    def __init__(self, toolbox: AgentTools | None, tools: Sequence[AgentTool], step_name: str) -> None:
+        self._toolbox = toolbox
+        self._kinds = {tool.name: tool.kind for tool in tools}
+        self._step_name = step_name
+        self._queried: set[str] = set()
+        """Queries whose answers are known; an effect may change them."""
+
+    async def result(self, call: ToolCall) -> str:
+        """The text that answers a call. A refused call raises; a failed one is reported to the model."""
+        toolbox, kind = self._toolbox, self._kinds.get(call.name)
+        if toolbox is None or kind is None:
+            names = ", ".join(sorted(self._kinds)) or "none"
+            problem = f"a tool was called that is not allowed here. Allowed: {names}"
+            raise OutputSchemaValidationError(self._step_name, "the allowed tools", [problem])
+        key = canonical([call.name, to_plain(call.arguments)])
+        if key in self._queried:
+            return ALREADY
+        if kind == "effect":
+            self._queried.clear()
+        try:
+            result = await toolbox.call(call.name, call.arguments)
+        except (*FATAL, ExecutorError):
+            raise
+        except (ToolError, Transient) as error:
+            return f"ERROR: {error}"[:LONGEST_RESULT]
+        except Exception as error:  # its text may hold private data
+            return f"ERROR: the tool failed ({type(error).__name__})."
+        if kind == "query":
+            self._queried.add(key)
+        return result_text(result)
 
 
 def _output(answer: ModelAnswer, schema: Schema | None, step_name: str, config: StepConfig | None) -> Any:
@@ -249,7 +295,10 @@ def _in_words(messages: Sequence[Message]) -> tuple[Message, ...]:
     for message in messages:
         if message.role == "tool":
             name = names.get(message.answers or "", "")
-            written.append(Message("user", f"RESULT of {name}\n{message.content}"))
+            message = Message("user", f"RESULT of {name}\n{message.content}")
+        if message.role == "user" and written and written[-1].role == "user":
+            # Many chat templates want user and assistant by turns.
+            written[-1] = Message("user", f"{written[-1].content}\n\n{message.content}")
         elif message.calls:
             calls = [{"tool": call.name, "arguments": dict(call.arguments)} for call in message.calls]
             text = message.content or "\n".join(json.dumps(call, ensure_ascii=False) for call in calls)
@@ -266,7 +315,7 @@ def _spelled_out(answer: ModelAnswer, schema: Schema | None) -> ModelAnswer:
     except ValueError:
         return answer
     call = prompted_tools.read(value)
-    if call is not None:
+    if call is not None and (isinstance(call.arguments, Mapping) or schema is None or misfits(value, schema)):
         return replace(answer, calls=(ToolCall("", call.name, call.arguments),))
     if isinstance(value, Mapping) and value.keys() == {"answer"}:
         inner = value["answer"]

@@ -13,7 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from detent.adapters.models.model import ModelRequest
-from detent.dispatch.executor_errors import ExecutorError
+from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
+from detent.dispatch.usage import UsageMetadata
 from detent.kernel.errors import ConfigurationError, nearest
 
 CONNECT_TIMEOUT = 10.0
@@ -49,6 +50,12 @@ _MEANINGS = {
 
 
 # -- failures -----------------------------------------------------------------------------------------------
+
+
+def cut_arguments(index: int, usage: UsageMetadata) -> OutputSchemaValidationError:
+    """The error for a tool call that was cut off at the limit of tokens: the model must be more brief."""
+    problem = f"/{index}/arguments: the answer was cut"
+    return OutputSchemaValidationError("", "a tool's arguments", [problem], usage=usage)
 
 
 def status_failure(

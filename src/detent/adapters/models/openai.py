@@ -23,7 +23,7 @@ from detent.adapters.models.model import ModelRequest, OnText, with_system_text
 from detent.adapters.models.prices import PriceTable
 from detent.dispatch.conversation import Message, ModelAnswer, ToolCall
 from detent.dispatch.executor import Availability
-from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
+from detent.dispatch.executor_errors import ExecutorError
 from detent.dispatch.usage import UsageMetadata
 from detent.engine import logger
 from detent.kernel.errors import ConfigurationError, nearest
@@ -401,16 +401,10 @@ class OpenAIModel:
         usage = self._usage(partial.usage, request.model_id or self.model_id, model_id)
         finish = _finish(partial)
         calls = []
-        for index, call in enumerate(partial.calls.values()):
-            try:
-                arguments = json.loads("".join(call.arguments) or "{}")
-            except (ValueError, RecursionError):
-                arguments = None
-            if not isinstance(arguments, Mapping):
-                why = "the answer was cut" if finish == "length" else "they are no JSON object"
-                raise OutputSchemaValidationError(
-                    "", "a tool's arguments", [f"/{index}/arguments: {why}"], usage=usage
-                )
+        for index, call in enumerate(partial.calls):
+            arguments = call.read()
+            if isinstance(arguments, str) and finish == "length":
+                raise http_common.cut_arguments(index, usage)
             calls.append(ToolCall(call.id or f"call_{index}", names.own(call.name), arguments))
         return ModelAnswer("".join(partial.text), usage, model_id, finish, tuple(calls))
 
@@ -443,13 +437,30 @@ class _Call:
     name: str = ""
     arguments: list[str] = field(default_factory=list)
 
+    def read(self) -> Mapping[str, Any] | str:
+        """The arguments; as they were written, where that is no object."""
+        written = "".join(self.arguments)
+        try:
+            arguments = json.loads(written or "{}")
+        except (ValueError, RecursionError):
+            return written
+        return arguments if isinstance(arguments, Mapping) else written
+
+    def ends_before(self, name: str | None) -> bool:
+        """Whether a piece with this name begins another call: some servers number every call 0."""
+        if not name or not self.name:
+            return False
+        return name != self.name or (bool("".join(self.arguments)) and not isinstance(self.read(), str))
+
 
 @dataclass
 class _PartialAnswer:
     """An answer, as much of it as has arrived."""
 
     text: list[str] = field(default_factory=list)
-    calls: dict[int, _Call] = field(default_factory=dict)
+    calls: list[_Call] = field(default_factory=list)
+    numbered: dict[int, _Call] = field(default_factory=dict)
+    """The last call of each number."""
     finish: str | None = None
     model_id: Any = None
     usage: Any = None
@@ -476,8 +487,11 @@ class _PartialAnswer:
 
     def add_call(self, piece: Mapping[str, Any]) -> None:
         """Add a tool call, or a part of one."""
-        call = self.calls.setdefault(piece.get("index", 0), _Call())
-        function = piece.get("function") or {}
+        index, function = piece.get("index", 0), piece.get("function") or {}
+        call = self.numbered.get(index)
+        if call is None or call.ends_before(function.get("name")):
+            call = self.numbered[index] = _Call()
+            self.calls.append(call)
         call.id = piece.get("id") or call.id
         call.name = function.get("name") or call.name
         arguments = function.get("arguments") or ""

@@ -24,7 +24,8 @@ class Asked(NamedTuple):
     """A tool the model wants called."""
 
     name: str
-    arguments: Mapping[str, Any]
+    arguments: Any
+    """An object; whatever else it is, the call is refused."""
 
 
 def told(tools: Sequence[AgentTool]) -> str:
@@ -88,10 +89,8 @@ def read(value: Any) -> Asked | None:
     """The call a parsed answer asks for; None when it is no call."""
     if not isinstance(value, Mapping) or not {"tool"} <= value.keys() <= {"tool", "arguments"}:
         return None
-    name, arguments = value["tool"], value.get("arguments", {})
-    if not isinstance(name, str) or not isinstance(arguments, Mapping):
-        return None
-    return Asked(name, arguments)
+    name = value["tool"]
+    return Asked(name, value.get("arguments", {})) if isinstance(name, str) else None
 
 
 def calls(head: str) -> bool | None:

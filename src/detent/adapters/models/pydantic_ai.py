@@ -18,7 +18,7 @@ from detent.adapters.models.model import ModelRequest, OnText
 from detent.adapters.models.prices import PriceTable
 from detent.dispatch.conversation import Message, ModelAnswer, ToolCall
 from detent.dispatch.executor import Availability
-from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
+from detent.dispatch.executor_errors import ExecutorError
 from detent.dispatch.usage import UsageMetadata
 from detent.engine import logger
 from detent.kernel.errors import ConfigurationError
@@ -259,15 +259,15 @@ class PydanticAIModel:
         calls = []
         finish = _finish(response)
         for index, part in enumerate(part for part in response.parts if isinstance(part, ToolCallPart)):
+            arguments: Any
             try:
                 arguments = part.args_as_dict(raise_if_invalid=True)
             except (ValueError, AssertionError):
-                why = "the answer was cut" if finish == "length" else "they are no JSON object"
-                raise OutputSchemaValidationError(
-                    "", "a tool's arguments", [f"/{index}/arguments: {why}"], usage=usage
-                ) from None
+                if finish == "length":
+                    raise http_common.cut_arguments(index, usage) from None
+                arguments = part.args
             if part.tool_name == ANSWER_TOOL:
-                text = json.dumps(arguments, ensure_ascii=False)
+                text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
             else:
                 calls.append(ToolCall(part.tool_call_id, names.own(part.tool_name), arguments))
         return ModelAnswer(text, usage, response.model_name or model_id, finish, tuple(calls))

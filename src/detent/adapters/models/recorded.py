@@ -152,7 +152,8 @@ def _from_journal(
             state = body.state
         elif isinstance(body, Recorded) and _KEY.fullmatch(body.key):
             value = body.value
-            if "kept" in value and (raw := blobs.get(value["kept"]["$blob"])) is not None:
+            kept = value.get("kept") if isinstance(value, Mapping) else None
+            if kept is not None and (raw := blobs.get(kept["$blob"])) is not None:
                 value = {**value, **decode(raw)}
             yield RecordedAnswer(steps.get(state, state), f"entry {entry.seq}", value)
 

@@ -112,7 +112,7 @@ def test_a_replay_that_goes_another_way_says_where(letters, detent, folder):
     flow.write_text(flow.read_text().replace("which device it names", "which devices it names"))
     played = detent("replay", "r1", "tape.jsonl")
     assert played.code == 1
-    assert "First difference at /instructions, line 3" in played.err
+    assert "First difference at /messages/0/content, line 3" in played.err
     assert detent("replay", "r1", "nowhere.jsonl").code == 2
 
 
@@ -122,7 +122,7 @@ def test_a_changed_prompt_is_named_at_the_first_difference(letters, detent, fold
     flow.write_text(flow.read_text().replace("which device it names", "which devices it names"))
     played = start(detent, "r2", "--replay", "tape.jsonl")
     assert played.code == 1
-    assert "First difference at /instructions, line 3" in played.err
+    assert "First difference at /messages/0/content, line 3" in played.err
     assert "which device it names" in played.err
     assert "which devices it names" in played.err
 
@@ -132,7 +132,7 @@ def test_a_changed_input_is_named_too_and_a_tape_is_not_overwritten(letters, det
     other = json.dumps({**LETTER, "text": "The lamp LX-1041 is broken."})
     played = detent("run", "letters", "--data", other, "--replay", "tape.jsonl")
     assert played.code == 1
-    assert "First difference at /prompt" in played.err
+    assert "First difference at /messages/1/content" in played.err
     again = start(detent, "r3", "--record", "tape.jsonl")
     assert again.code == 2
     assert "already exists" in again.err

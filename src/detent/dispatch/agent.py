@@ -213,7 +213,7 @@ class AgentVisit:
         """Act on a reply. Sets the proposal when it ends the visit; returns why it failed, if it did."""
         if (failure := reply.failure) is not None:
             return failure
-        if not reply.fresh:
+        if not reply.live:
             self._walk_through(reply.record.get("acted", ()))
         calls = reply.calls() if len(self.tools) else None
         if not self.judges.quick:

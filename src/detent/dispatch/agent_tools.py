@@ -11,11 +11,11 @@ from detent.dispatch.agent_side import agent_side, offered
 from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.dispatch.prompt import masked, one_line
 from detent.engine.calls import over
-from detent.engine.context import CannotCheck
 from detent.engine.outcome import Effect
 from detent.engine.ports import TapeError
 from detent.engine.step_failures import Transient
 from detent.engine.tools import ToolError
+from detent.engine.trial_context import CannotCheck
 from detent.kernel.errors import BudgetExceededError, Fenced, StoreUnavailable
 from detent.kernel.plain import to_plain
 

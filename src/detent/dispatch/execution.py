@@ -28,12 +28,13 @@ from detent.dispatch.proposal import Proposal
 from detent.dispatch.result import AgentFailure, DispatchResult
 from detent.engine import logger, moves
 from detent.engine.acts import Act
-from detent.engine.context import CannotCheck, StepContext, TrialContext, TrialPaused
+from detent.engine.context import StepContext
 from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.patterns import PatternTimeout
 from detent.engine.performer import called, called_through_ledger, concluded
 from detent.engine.step import WAITS
 from detent.engine.step_failures import StepFailed
+from detent.engine.trial_context import CannotCheck, TrialContext, TrialPaused
 from detent.kernel.entries import Body, Recorded
 from detent.kernel.errors import BudgetExceededError, DetentError, InvalidTransitionError, name_of
 from detent.kernel.plain import brief, digest

@@ -15,8 +15,8 @@ from detent.dispatch.gate import Side
 from detent.dispatch.matching import Match, effect_differences, match, normal, placed_rules
 from detent.engine import moves
 from detent.engine.acts import Act
-from detent.engine.context import TrialContext, TrialPaused
 from detent.engine.outcome import Effect
+from detent.engine.trial_context import TrialContext, TrialPaused
 from detent.kernel.effect_key import action_of, effect_key, occurrence_of
 
 if TYPE_CHECKING:

@@ -20,10 +20,11 @@ from detent.dispatch.result import DispatchResult
 from detent.dispatch.shadow import Shadow
 from detent.engine import claims
 from detent.engine.acts import Act
-from detent.engine.context import CannotCheck, StepContext, TrialContext
+from detent.engine.context import StepContext
 from detent.engine.journal_reader import read
 from detent.engine.offloaded import looked_beside
 from detent.engine.outcome import Outcome
+from detent.engine.trial_context import CannotCheck, TrialContext
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Ended, Entry, Moved, Noted, Proposed
 from detent.kernel.errors import ConfigurationError, nearest

@@ -7,6 +7,7 @@ by the conversation it answers: if anything before it differs, it is asked for a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ from detent.dispatch.prompt import results_block
 from detent.dispatch.usage import UsageMetadata
 from detent.engine.calls import TimeLimit
 from detent.engine.ports import TapeCall
+from detent.engine.step_failures import Transient
+from detent.engine.tools import ToolError
 from detent.engine.user_errors import PutDown
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Recorded
@@ -41,10 +44,12 @@ SAID = ("output", "calls")
 class Reply:
     """One reply, or the failure to get one."""
 
-    def __init__(self, record: Mapping[str, Any], fresh: bool) -> None:
+    def __init__(self, record: Mapping[str, Any], *, fresh: bool, live: bool = True) -> None:
         self.record = record
         self.fresh = fresh
         """It was given just now; otherwise it is read from the journal."""
+        self.live = fresh and live
+        """The executor was asked; otherwise its effects meanwhile are still to be walked through."""
 
     @property
     def failure(self) -> Failure | None:
@@ -128,6 +133,8 @@ class Replies:
         """Replies so far, failed ones included."""
         self.acted: list[dict[str, Any]] = []
         """Effects that the executor asked for in the middle of the current reply."""
+        self._live = False
+        """The executor was asked for the current reply, which is not read from a recording."""
         self._told = 0
         """Messages of the conversation that earlier replies were given to."""
 
@@ -149,10 +156,12 @@ class Replies:
         key = f"agent/{self.given}/{name}"
         if self.durable and key in self.driver.run.records:
             kept = await self._read(self.driver.run.records[key])
-            self._told = len(conversation.messages)
+            if "error" not in kept:
+                self._told = len(conversation.messages)
             self.ctx.looked = [*self.ctx.looked, *kept.get("looked", ())]
             return Reply(kept, fresh=False)
         await self.driver.log.flush()
+        self._live = False
         try:
             self.driver.afford(self.ctx.cap)
             if self.durable:
@@ -161,11 +170,12 @@ class Replies:
             record = await self._taped(conversation, schema, frame, name)
         except BudgetExceededError as error:
             return Reply({"error": Failure.of(error).to_plain(), "ms": 0.0}, fresh=True)
-        self._told = len(conversation.messages)
+        if "error" not in record:
+            self._told = len(conversation.messages)
         if self.durable:
             value = self._kept(record)
             self.driver.log.withhold(*self.ctx.take_seen(), Recorded(key, value, _spend(record)))
-        return Reply(record, fresh=True)
+        return Reply(record, fresh=True, live=self._live)
 
     def _kept(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """A reply as the journal keeps it."""
@@ -205,14 +215,22 @@ class Replies:
         call = TapeCall(
             "agent", self.driver.where, self.plan.step.name, subject or "default", {**frame, "messages": new}
         )
-        looked_before = len(self.ctx.looked)
         record = dict(await tape.through(call, live))
-        if len(self.ctx.looked) == looked_before:
-            self.ctx.looked = [*self.ctx.looked, *record.get("looked", ())]
+        for line in () if self._live else record.get("looked", ()):
+            await self._look_again(line)
         return record
+
+    async def _look_again(self, line: dict[str, Any]) -> None:
+        """Have a query of a played reply answered from the recording too, so that nobody asks it again."""
+        if not isinstance(line["args"], Mapping) or {"$hash", "$blob"} & set(line["args"]):
+            self.ctx.looked = [*self.ctx.looked, line]
+            return
+        with contextlib.suppress(ToolError, Transient):
+            await self.ctx.look(line["tool"], line["args"])
 
     async def _ask(self, conversation: Conversation, schema: Any, name: str) -> dict[str, Any]:
         """Call the executor once; an error becomes part of the record."""
+        self._live = True
         plan, config, clock = self.plan, self.plan.config, self.driver.clock
         began = clock.elapsed()
         looked_before = len(self.ctx.looked)

@@ -20,10 +20,10 @@ from detent.dispatch.execution import Answer, Execution
 from detent.dispatch.result import DispatchResult
 from detent.engine import logger
 from detent.engine.acts import Act
-from detent.engine.context import CannotCheck, TrialPaused
 from detent.engine.journal_reader import read
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
+from detent.engine.trial_context import CannotCheck, TrialPaused
 from detent.engine.work import Work
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import EffectDone, Ended, Moved, Noted, Proposed

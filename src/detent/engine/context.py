@@ -18,17 +18,18 @@ from detent.engine.offloaded import blob_of, kept_beside
 from detent.engine.outcome import Effect, Receipt
 from detent.engine.placeholders import written
 from detent.engine.ports import Clock, TapeCall, TapeError
+from detent.engine.query_errors import error_again, error_facts
 from detent.engine.step import Step
-from detent.engine.step_failures import Transient
+from detent.engine.step_failures import StepChanged, Transient
 from detent.engine.tools import Tool, Toolbox, ToolError
-from detent.engine.user_errors import Acting, located, message_of
+from detent.engine.user_errors import Acting, located
 from detent.kernel import checks
 from detent.kernel.budget import NOTHING, Budget, Spend
 from detent.kernel.caller import line_of
 from detent.kernel.effect_key import action_of
 from detent.kernel.effect_key import effect_key as keyed
 from detent.kernel.entries import Body, EffectDone, Noted, Recorded, Tagged
-from detent.kernel.errors import ConfigurationError, DetentError, InvalidValue
+from detent.kernel.errors import ConfigurationError, InvalidValue
 from detent.kernel.guards import dig
 from detent.kernel.placeholders import receipts_in
 from detent.kernel.plain import LONGEST_KEPT, brief, canonical, copied, decode, digest, encode, to_plain
@@ -261,9 +262,8 @@ class StepContext:
             seen = f"{SEEN}look/{digest([tool, plain, world] if world else [tool, plain], 24)}"
             if seen in self._run.records:
                 memo[key] = asyncio.ensure_future(self._seen_before(resolved, plain, self._run.records[seen]))
-            elif self._gone_on():
-                raise CannotCheck(f"'{tool}' was not asked before the effects of this visit were performed.")
             else:
+                self._check_world(tool)
                 memo[key] = asyncio.ensure_future(self._ask(resolved, plain, seen))
         try:
             answer = await memo[key]
@@ -286,7 +286,7 @@ class StepContext:
         """The answer on which an earlier round rests."""
         if "error" in record:
             self._looked(self._line(tool, args, {"$error": record["error"].get("type", "ToolError")}))
-            raise _error_again(record["error"])
+            raise error_again(record["error"])
         answer = record.get("answer")
         if "kept" in record:
             raw = await self.kept(record["kept"])
@@ -296,9 +296,8 @@ class StepContext:
         self._looked(self._line(tool, args, answer))
         return answer
 
-    def _gone_on(self) -> bool:
-        """Whether the world has changed since the version that this context sees."""
-        return False
+    def _check_world(self, tool: str) -> None:
+        """Raise unless a query made now would see the world as the step sees it."""
 
     def _remember(self, name: str | None, tool: Tool, **outcome: Any) -> None:
         """Note a query's answer or error; the journal keeps it if the step performs effects and goes on."""
@@ -348,7 +347,7 @@ class StepContext:
             if tool.breaker is not None and not (isinstance(error, ToolError) and not error.transient):
                 await breakers.failed(name, tool.breaker)
             self._looked(self._line(tool, args, {"$error": type(error).__name__}))
-            self._remember(record, tool, error=_error_facts(error))
+            self._remember(record, tool, error=error_facts(error))
             if isinstance(error, ToolError) and error.transient:
                 raise Transient(str(error)) from error
             raise
@@ -728,131 +727,6 @@ def step_path(step: Step, run: Run) -> str:
     own: str = step.metadata.get("path", step.name)
     above = run.config.get(PATH) if run.config else None
     return f"{above}/{own}" if above else own
-
-
-class StepChanged(DetentError):
-    """A step that goes on after its effects did not come to them again."""
-
-    def __init__(self, step: str, tool: str = "") -> None:
-        self.step = step
-        self.tool = tool
-        what = f"asks for '{tool}' where it has performed other effects" if tool else "ends before them"
-        super().__init__(
-            f"Step '{step}' did not come again to the effects it has performed: it {what}. A step that calls "
-            f"ctx.perform is called again from its top and may depend only on its inputs, queries and "
-            f"receipts; put the time, random numbers and the like into ctx.once."
-        )
-
-
-_BUILT_IN = (ConnectionError, FileNotFoundError, KeyError, LookupError, OSError, PermissionError,
-             TimeoutError, TypeError, ValueError)  # fmt: skip
-
-
-def _error_facts(error: Exception) -> dict[str, Any]:
-    """A query's error as the journal keeps it."""
-    if isinstance(error, ToolError):
-        return {"code": error.code, "message": error.message, "transient": error.transient}
-    return {"type": type(error).__name__, "message": message_of(error)[:2000]}
-
-
-def _error_again(facts: Mapping[str, Any]) -> Exception:
-    """The error that a query raised when it was first made."""
-    if "code" in facts:
-        error = ToolError(facts["code"], facts["message"], transient=facts["transient"])
-        return Transient(str(error)) if error.transient else error
-    kind = next((kind for kind in _BUILT_IN if kind.__name__ == facts["type"]), RuntimeError)
-    return kind(facts["message"])
-
-
-class TrialPaused(BaseException):
-    """A trial has come to an effect that is not performed yet; nothing for a handler to catch."""
-
-
-class CannotCheck(DetentError):
-    """A handler run only for comparison requested something that has side effects."""
-
-
-class TrialContext(StepContext):
-    """The context of a trial: a handler run for comparison, or a proposal being checked.
-
-    Queries already made are not repeated, and effects already performed in the visit give their receipts.
-    Proposals, notes and tags stay in this context until the caller adopts them; child runs cannot be started.
-    """
-
-    def __init__(self, home: StepContext) -> None:
-        super().__init__(home._driver, home.step, home.attempt, home._run, home._retry)
-        home._memo = home._memo if home._memo is not None else {}
-        self._memo = home._memo
-        self._home = home
-        self._unfolded = home._unfolded
-        self.looked = home.looked
-        self.said: list[Body] = []
-        """Notes and tags, which a caller that adopts the trial commits."""
-        self.came_to: Sequence[tuple[str, Effect]] = ()
-        """The effects that the handler performs and goes on, with their keys, as far as the trial went."""
-        self.paused = False
-        """The trial ended at an effect that is not performed yet: the last of `came_to`."""
-
-    @property
-    def failure(self) -> Mapping[str, Any] | None:
-        """As the step's own context shows it."""
-        return self._home.failure
-
-    def _looked(self, line: dict[str, Any]) -> None:
-        self._home._looked(line)
-
-    def _remember(self, name: str | None, tool: Tool, **outcome: Any) -> None:
-        self._home._remember(name, tool, **outcome)
-
-    def _gone_on(self) -> bool:
-        return self._settled < sum("receipt" in settled for settled in self._run.settled.values())
-
-    async def inputs(self) -> dict[str, Any]:
-        """As the step's own context has computed them."""
-        return await self._home.inputs()
-
-    def emit(self, message: str, level: str = "info", **metadata: Any) -> None:
-        """Record a message, sent if the trial is adopted."""
-        super().emit(message, level, **metadata)
-        self.said.append(self.emitted[-1])
-
-    async def perform(
-        self, tool: str, /, *, effect_key: str | None = None, confirm: str | None = None, **args: Any
-    ) -> Any:
-        """The receipt of an effect that was performed in this visit; the trial ends at any other effect."""
-        if self.paused:
-            raise TrialPaused
-        effect = Effect(tool, self.tools.get(tool, "effect").normal(args), effect_key)
-        key = self.next_key(effect)
-        self.came_to = [*self.came_to, (key, effect)]
-        if key not in self._run.settled:
-            self.paused = True
-            raise TrialPaused
-        self._settled += 1
-        settled = self._run.settled[key]
-        if "code" in settled:
-            raise ToolError(settled["code"], settled["message"])
-        return copied(settled["receipt"])
-
-    async def perform_round(
-        self, effects: Sequence[tuple[str, Effect]], *, withhold: bool = False, confirm: Any = None
-    ) -> None:
-        """End the trial unless all of the effects were performed in this visit."""
-        if any(key not in self._run.settled for key, _ in effects):
-            self.paused = True
-            raise TrialPaused
-
-    async def children(self, items: Iterable[Any], **options: Any) -> list[Child]:
-        """Refused."""
-        raise CannotCheck(f"The handler of step '{self.step.name}' starts child runs.")
-
-    async def note(self, topic: str, spend: Spend = NOTHING, **body: Any) -> None:
-        """Record a note, committed if the trial is adopted."""
-        self.said.append(noted(topic, spend, body))
-
-    async def tag(self, *add: str, remove: Sequence[str] = ()) -> None:
-        """Record a change of tags, committed if the trial is adopted."""
-        self.said.append(tagged(add, remove))
 
 
 _ABSENT = object()

@@ -40,3 +40,17 @@ def refused(output: Any) -> str | None:
 
 
 TRANSIENT: tuple[type[BaseException], ...] = (Transient, TimeoutError, ConnectionError)
+
+
+class StepChanged(DetentError):
+    """A step that goes on after its effects did not come to them again."""
+
+    def __init__(self, step: str, tool: str = "") -> None:
+        self.step = step
+        self.tool = tool
+        what = f"asks for '{tool}' where it has performed other effects" if tool else "ends before them"
+        super().__init__(
+            f"Step '{step}' did not come again to the effects it has performed: it {what}. A step that calls "
+            f"ctx.perform is called again from its top and may depend only on its inputs, queries and "
+            f"receipts; put the time, random numbers and the like into ctx.once."
+        )

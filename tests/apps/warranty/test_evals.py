@@ -593,7 +593,7 @@ async def test_a_changed_prompt_is_a_miss_that_names_step_and_field(tmp_path, mo
     assert set(failed) == {"invalid_warranty_001", "valid_warranty_001"}
     for (failure,) in failed.values():
         assert (failure.kind, failure.step_name) == ("play", "02-check-warranty")
-        assert "/instructions" in failure.actual
+        assert "/messages/0/content" in failure.actual
         assert "Nothing else matters" in failure.actual
         assert "record it anew with the same model" in failure.hint
         assert "detent eval warranty --record tapes" in failure.hint

@@ -154,8 +154,8 @@ def test_what_is_in_the_inputs_never_changes_how_a_reply_is_read(inserted, said)
     alone = dialect.read(PLAN, said, (), {"order": "A-1"})
     with_it = dialect.read(PLAN, said, (), {"order": inserted})
     assert (with_it.next, with_it.output.reply) == (alone.next, alone.output.reply)
-    quiet = dialect.build(PLAN, {"order": "A-1"}, secrets=frozenset(), problems=())
-    loud = dialect.build(PLAN, {"order": inserted}, secrets=frozenset(), problems=())
+    quiet = dialect.build(PLAN, {"order": "A-1"}, secrets=frozenset())
+    loud = dialect.build(PLAN, {"order": inserted}, secrets=frozenset())
     assert loud.instructions == quiet.instructions
     mark = marker("01-find-parcel", {"order": inserted})
     assert loud.text.count(mark) == 2
@@ -165,12 +165,13 @@ def test_what_is_in_the_inputs_never_changes_how_a_reply_is_read(inserted, said)
 
 def test_the_prompt_is_the_steps_text_a_fixed_block_and_the_needs():
     """4.4: no word about the rest of the playbook; the same inputs give the same marker."""
-    prompt = PLAN.dialect.build(PLAN, {"order": "A-1"}, secrets=frozenset({"A-"}), problems=["wrong"])
+    prompt = PLAN.dialect.build(PLAN, {"order": "A-1"}, secrets=frozenset({"A-"}))
     assert prompt.instructions.startswith("You look a parcel up.")
     assert "NEXT_STEP: <exactly one of: 02-tell-delay, 03-tell-arrival>" in prompt.instructions
     assert "arrives" not in prompt.instructions
     assert "***1" in prompt.text
-    assert "PROBLEMS\nYour last reply was refused. Answer anew, without these:\n- wrong" in prompt.text
-    again = PLAN.dialect.build(PLAN, {"order": "A-1"}, secrets=frozenset({"A-"}), problems=["wrong"])
+    refused = PLAN.dialect.refused(PLAN, ["wrong"])
+    assert refused.startswith("PROBLEMS\nYour last reply was refused. Answer anew, without these:\n- wrong")
+    again = PLAN.dialect.build(PLAN, {"order": "A-1"}, secrets=frozenset({"A-"}))
     assert again == prompt
     assert PLAN.dialect.schema(PLAN) is None

@@ -15,7 +15,7 @@ from detent.dispatch.answer_text import parse_answer
 from detent.dispatch.executor import SchemaHint
 from detent.dispatch.proposal import Proposal
 from detent.engine.calls import call
-from detent.engine.context import TrialContext
+from detent.engine.trial_context import TrialContext
 from detent.flows.playbook import forms
 from detent.flows.playbook.instruction import FormField
 from detent.flows.playbook.prompting import LineDialect, Said, collapsed, visible

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from detent.engine.context import StepContext, TrialContext
+from detent.engine.context import StepContext
 from detent.engine.step_failures import TRANSIENT, Transient
 from detent.engine.tools import ToolError
+from detent.engine.trial_context import TrialContext
 from detent.kernel.errors import DetentError
 
 

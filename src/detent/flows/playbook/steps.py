@@ -15,10 +15,11 @@ from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.dispatch.proposal import Proposal, Validator
 from detent.engine import logger
 from detent.engine.calls import call
-from detent.engine.context import StepContext, TrialContext
+from detent.engine.context import StepContext
 from detent.engine.outcome import Effect, Outcome, Receipt, additions
 from detent.engine.step import Handler, Step
 from detent.engine.tools import Tool
+from detent.engine.trial_context import TrialContext
 from detent.flows.playbook.declared_handler import (
     NO_EDGE,
     DeclaredHandler,

@@ -1,0 +1,29 @@
+"""Errors of queries as the journal keeps them, for steps that come to the same queries again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from detent.engine.step_failures import Transient
+from detent.engine.tools import ToolError
+from detent.engine.user_errors import message_of
+
+_BUILT_IN = (ConnectionError, FileNotFoundError, KeyError, LookupError, OSError, PermissionError,
+             TimeoutError, TypeError, ValueError)  # fmt: skip
+
+
+def error_facts(error: Exception) -> dict[str, Any]:
+    """A query's error as the journal keeps it."""
+    if isinstance(error, ToolError):
+        return {"code": error.code, "message": error.message, "transient": error.transient}
+    return {"type": type(error).__name__, "message": message_of(error)[:2000]}
+
+
+def error_again(facts: Mapping[str, Any]) -> Exception:
+    """The error that a query raised when it was first made."""
+    if "code" in facts:
+        error = ToolError(facts["code"], facts["message"], transient=facts["transient"])
+        return Transient(str(error)) if error.transient else error
+    kind = next((kind for kind in _BUILT_IN if kind.__name__ == facts["type"]), RuntimeError)
+    return kind(facts["message"])

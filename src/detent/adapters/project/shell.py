@@ -25,6 +25,7 @@ MOST_KEPT = 200_000
 LONGEST = 24 * 3600.0
 SECRET_INPUTS = "DETENT_INPUT_"
 """Variables with secret inputs are not passed on; a step passes the ones it means to in `env`."""
+NO_ADDITIONS: dict[str, str] = {}
 TOLD_AGAIN = 5.0
 """Seconds during which a failed command is not run again for the same request: a failed proposal of an agent
 is proposed again by the handler, at once, although the command did run."""
@@ -44,7 +45,7 @@ class Shell:
         call: EffectCall,
         argv: list[str],
         cwd: str = ".",
-        env: dict[str, str] | None = None,
+        env: dict[str, str] = NO_ADDITIONS,
         timeout: float = 300,
         check: bool = True,
         watch: bool = False,
@@ -78,7 +79,7 @@ class Shell:
         self,
         argv: list[str],
         cwd: str = ".",
-        env: dict[str, str] | None = None,
+        env: dict[str, str] = NO_ADDITIONS,
         timeout: float = 300,
         check: bool = True,
     ) -> dict[str, Any]:
@@ -91,7 +92,7 @@ class Shell:
         self,
         argv: list[str],
         cwd: str,
-        env: Mapping[str, str] | None,
+        env: Mapping[str, str],
         timeout: float,
         check: bool,
         log: Path,
@@ -99,14 +100,14 @@ class Shell:
         folder = self._sandbox.folder(cwd)
         if not argv or not argv[0] or any("\0" in part for part in argv):
             raise ToolError("invalid", "argv is a list: the program, then its arguments, no null characters.")
-        for name, value in (env or {}).items():
+        for name, value in env.items():
             if not name or "=" in name or "\0" in name + value:
                 raise ToolError("invalid", f"{quoted(name)} is no name and value of an environment variable.")
         if not 0 < timeout <= LONGEST:
             raise ToolError("invalid", f"a timeout is more than 0 and at most {LONGEST:g} seconds.")
         try:
             ran = await run_program(
-                argv, cwd=folder, env={**self._environ, **(env or {})}, timeout=timeout,
+                argv, cwd=folder, env={**self._environ, **env}, timeout=timeout,
                 head=MOST_KEPT // 2, tail=MOST_KEPT // 2,
             )  # fmt: skip
         except TimedOut as error:

@@ -146,7 +146,10 @@ def action_step(
         # An agent cannot answer in place of a person or a timer.
         intent="" if action.holds else action.intent,
         timeout=action.timeout, effects=action.effects, queries=action.queries or None, inputs=inputs,
-        agent=AgentSide(returns=returns_of(action.handler)), validator=action.validator,
+        agent=AgentSide(
+            returns=returns_of(action.handler), rounds=action.rounds, from_receipts=action.from_receipts
+        ),
+        validator=action.validator,
         compare=action.compare, max_autonomy=action.max_autonomy, opaque=action.opaque,
         repeatable=action.repeatable,
         **options,

@@ -201,9 +201,7 @@ class Workshop:
         self.around = points.tool
         data = {**kwargs, "__action": action_name}
         with contextlib.suppress(StoreUnavailable):
-            async with Engine(
-                points.store(self.store), [self.flow(action_name)], dispatch=dispatch
-            ) as first:
+            async with Engine(points.store(self.store), [self.flow(action_name)], dispatch=dispatch) as first:
                 await first.run("actions", data, run_id=run_id, config=belonging(run_id))
         self.around = lambda tool: tool
         if not await self.store.find(run_id, 1):

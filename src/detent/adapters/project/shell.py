@@ -27,8 +27,8 @@ SECRET_INPUTS = "DETENT_INPUT_"
 """Variables with secret inputs are not passed on; a step passes the ones it means to in `env`."""
 NO_ADDITIONS: dict[str, str] = {}
 TOLD_AGAIN = 5.0
-"""Seconds during which a failed command is not run again for the same request: a failed proposal of an agent
-is proposed again by the handler, at once, although the command did run."""
+"""Seconds during which a command that failed for an agent is not run again for the handler, which asks for it
+at once when the agent fails: the command did run."""
 
 
 class Shell:
@@ -51,11 +51,11 @@ class Shell:
         watch: bool = False,
     ) -> dict[str, Any]:
         """Run one program; with `watch`, also report which project files it changed."""
-        key = call.idempotency_key
-        failed_at, failure = self._failed.pop(key, (0.0, None))
-        if failure is not None and time.monotonic() - failed_at <= TOLD_AGAIN:
+        asked = digest([call.run_id, argv, cwd, env, timeout, check, watch])
+        failed_at, failure = self._failed.pop(asked, (0.0, None))
+        if failure is not None and call.by != "agent" and time.monotonic() - failed_at <= TOLD_AGAIN:
             raise failure
-        log = folder_of(self._sandbox.state / "commands", call.family) / f"{safe(key)}.log"
+        log = folder_of(self._sandbox.state / "commands", call.family) / f"{safe(call.idempotency_key)}.log"
         guarded = self._sandbox.guarded
         # What a program will do cannot be read from its arguments, so its effect is checked afterwards.
         hashes = await asyncio.to_thread(guarded.digests) if call.by == "agent" else None
@@ -69,7 +69,8 @@ class Shell:
             self._failed = {
                 name: failed for name, failed in self._failed.items() if time.monotonic() - failed[0] <= 60
             }
-            self._failed[key] = (time.monotonic(), error)
+            if call.by == "agent":
+                self._failed[asked] = (time.monotonic(), error)
             raise
         finally:
             if hashes is not None:

@@ -117,6 +117,23 @@ def downloads(asked: Asked) -> Calls:
     return [("files.write", {**asked.some("path"), "spool": fetched["spool"]})]
 
 
+def checks(asked: Asked) -> Calls | Mapping[str, Any]:
+    """Runs one check after the other, and stops at the first that fails."""
+    results = [result for tool, _, result in asked.results if tool == "validation.run"]
+    stages = asked.inputs["stages"][len(results) :]
+    failed = any(result["status"] == "failed" for result in results)
+    if stages and not failed:
+        return [("validation.run", {"stage": stages[0]})]
+    return {"success": not failed, "stage_results": results}
+
+
+def fixes(asked: Asked) -> Calls | Mapping[str, Any]:
+    """Runs the fixes of all checks in one reply."""
+    if asked.result("validation.fix") is None:
+        return [("validation.fix", {"stage": stage}) for stage in asked.inputs["stages"]]
+    return {"changed_files": [], "applied": []}
+
+
 SENSIBLE: Mapping[str, Behaviour] = {
     "write_file": once("files.write", "path", "text"),
     "copy_file": copies,
@@ -126,6 +143,8 @@ SENSIBLE: Mapping[str, Behaviour] = {
     "replace_text": replaces,
     "http_download": downloads,
     "run_command": once("shell.run", "argv"),
+    "run_validation": checks,
+    "apply_fixes": fixes,
     "git_check_and_stage": once("git.stage", "paths"),
     "git_stage": once("git.stage", "paths"),
     "git_unstage": once("git.unstage", "paths"),

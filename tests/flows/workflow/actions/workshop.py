@@ -31,6 +31,7 @@ from detent.engine.tools import Tool
 from detent.flows.workflow.actions import SHIPPED
 from detent.flows.workflow.registry import Action, Registry
 from detent.flows.workflow.steps.python import action_step, defaults, notifying
+from detent.flows.workflow.validation_tools import validation_tools
 from detent.kernel.entries import EffectDone, Ended, Moved
 from detent.kernel.errors import StoreUnavailable
 from detent.kernel.machine import Machine
@@ -155,7 +156,8 @@ class Workshop:
             self.root, self.state, environ=self.environ, blobs=self.store.blob, webhook=self.webhook,
             protected=[self.root / ".detent" / "detent.db"], allow_private=self.allow_private,
         )  # fmt: skip
-        return [self.around(tool) for tool in (*made, Tool("validation.stages", stages, "query"))]
+        shell = next(tool for tool in made if tool.name == "shell.run")
+        return [self.around(tool) for tool in (*made, *validation_tools(stages, shell))]
 
     def flow(self, name: str) -> Flow:
         """The flow whose only step is an action on the run's data."""

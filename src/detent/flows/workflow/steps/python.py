@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -53,6 +54,8 @@ async def perform(action: Action, ctx: StepContext, kwargs: Mapping[str, Any]) -
     """Call an action's handler; references among its arguments are replaced by their values."""
     first = (ctx,) if action.wants_context else ()
     arguments = await with_values(ctx, action, kwargs)
+    if inspect.iscoroutinefunction(action.handler):
+        return await action.handler(*first, **arguments)
     return await call(action.handler, action.blocking, *first, **arguments)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from detent.adapters.models.scripted import Call, ScriptedStepExecutor
 from detent.dispatch.executor import Availability, ExecutorResult
 
 Calls = Sequence[tuple[str, Mapping[str, Any]]]
@@ -80,6 +81,24 @@ class PromptedAgent:
         return True
 
 
+class Workers(ScriptedStepExecutor):
+    """Scripted replies for some steps, and behaviours for those that act."""
+
+    def __init__(self, script: Any, acting: Mapping[str, Behaviour]) -> None:
+        super().__init__(script)
+        self.acting = acting
+
+    async def execute(
+        self, *, step_name: str, agent_name: str, prompt: Any, **options: Any
+    ) -> ExecutorResult:
+        """Answer one prompt."""
+        behaviour = self.acting.get(step_name)
+        if behaviour is None:
+            return await super().execute(step_name=step_name, agent_name=agent_name, prompt=prompt, **options)
+        self.calls.append(Call(step_name, agent_name, prompt))
+        return await PromptedAgent(behaviour).execute(prompt=prompt)
+
+
 # -- agents that do what the action is for ------------------------------------------------------------------
 
 
@@ -117,6 +136,16 @@ def downloads(asked: Asked) -> Calls:
     return [("files.write", {**asked.some("path"), "spool": fetched["spool"]})]
 
 
+def stages(asked: Asked) -> Calls | Mapping[str, Any]:
+    """Looks whether there is anything to stage."""
+    status = asked.result("git.status")
+    if status is None:
+        return [("git.status", {})]
+    if status["clean"]:
+        return {"has_changes": False, "files": [], "diff": ""}
+    return [("git.stage", asked.some("paths"))]
+
+
 def checks(asked: Asked) -> Calls | Mapping[str, Any]:
     """Runs one check after the other, and stops at the first that fails."""
     results = [result for tool, _, result in asked.results if tool == "validation.run"]
@@ -145,7 +174,7 @@ SENSIBLE: Mapping[str, Behaviour] = {
     "run_command": once("shell.run", "argv"),
     "run_validation": checks,
     "apply_fixes": fixes,
-    "git_check_and_stage": once("git.stage", "paths"),
+    "git_check_and_stage": stages,
     "git_stage": once("git.stage", "paths"),
     "git_unstage": once("git.unstage", "paths"),
     "git_commit": once("git.commit", "message"),

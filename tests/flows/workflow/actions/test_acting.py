@@ -110,7 +110,7 @@ async def test_only_what_no_receipt_holds_is_asked_of_it(name, workshops, sites)
     await shop.run(name, case.run_id, agent, "consultant", **await case.prepare(shop, sites(PAGES)))
     asked = [prompt for prompt in agent.prompts if "\n\nMISSING\n" in prompt]
     assert len(asked) == (1 if name == "replace_text" else 0)
-    queries = {"replace_text": 1, "http_download": 1}
+    queries = {"replace_text": 1, "http_download": 1, "git_check_and_stage": 1}
     assert len(agent.prompts) == len(case.effects) + len(asked) + queries.get(name, 0)
 
 

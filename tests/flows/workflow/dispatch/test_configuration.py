@@ -101,10 +101,7 @@ def configured(hotel, level):
 
 
 def wanting(tool, **args):
-    answer = {"path": "notes.txt", "bytes": 5, "sha256": "", "replaced": False}
-    return {
-        "write": [{"output": {"output": answer, "effects": [{"tool": tool, "args": args}]}, "repeat": True}]
-    }
+    return {"write": [{"output": {"calls": [{"tool": tool, "args": args}]}, "repeat": True}]}
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -256,7 +253,7 @@ steps:
     answer = {"exit_code": 0, "stdout": "", "stderr": "", "duration_ms": 1.0}
     reply = {
         "calls": [{"tool": "shell.read", "args": {"argv": program}}],
-        "output": {"output": answer, "effects": []},
+        "output": answer,
         "repeat": True,
     }
     ran = await hotel.run("look", script={"write": [reply]})

@@ -188,16 +188,11 @@ class TestThePluginOfTheDocumentation:
         shop.store = None
         proposal = next(body for body in await journal(first, "load") if type(body).__name__ == "Proposed")
         effect = proposal.effects[0]
-        ref = effect["key"]
-        answer = {
-            "output": {
-                "inserted": {"$receipt": f"{ref}.inserted"}, "updated": {"$receipt": f"{ref}.updated"},
-                "duration_ms": 99999.0, "database": "shop.db", "key": "id", "batch": effect["args"]["batch"],
-            }
-        }  # fmt: skip
-        calls = [{"tool": "db.upsert", "args": effect["args"]}]
+        calls = {"calls": [{"tool": "db.upsert", "args": effect["args"]}]}
         shop.settings(steps={"load": {"mode": "agent"}})
-        ran = await shop.run("shop", script=script(load=[{"output": answer, "calls": calls}]))
+        ran = await shop.run(
+            "shop", script=script(load=[{"output": calls}, {"output": {"duration_ms": 99999.0}}])
+        )
         assert ran.dispatch("load").mode_used is StepMode.AGENT, ran.moves["load"].detail
         assert ran.output("load") == {
             "inserted": 2, "updated": 0, "duration_ms": 99999.0, "database": "shop.db", "key": "id",

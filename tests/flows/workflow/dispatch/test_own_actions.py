@@ -503,3 +503,29 @@ def test_an_agent_without_an_executor_class_is_still_an_executor():
     from detent.agents import StepExecutor
 
     assert isinstance(ScriptedStepExecutor([{"output": 1}]), StepExecutor)
+
+
+# -- what receipts hold -------------------------------------------------------------------------------------
+
+CHARGE = """
+name: one
+steps:
+  - {name: work, type: python, action: charge, kwargs: {what: breakfast}}
+"""
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="dispatch/format.py, JsonDialect.read: where the handler is annotated with a mapping of no named "
+    "fields, what receipts hold is not looked up and the agent's claim is kept",
+)
+@pytest.mark.parametrize("level", ["consultant", "approver"])
+async def test_what_a_receipt_holds_is_not_an_agents_to_say_without_a_schema_either(project, level):
+    """An action that declares no output, performed by an agent that makes up the number."""
+    project.workflow(CHARGE)
+    project.settings(steps={"work": {"mode": "agent", "autonomy": level}})
+    calls = {"calls": [{"tool": "ledger.post", "args": {"what": "breakfast"}}]}
+    script = {"work": [{"output": calls}, {"output": {"what": "breakfast", "number": 99}}]}
+    ran = await project.run("one", script=script)
+    assert ran.dispatch("work").mode_used is StepMode.AGENT
+    assert ran.output("work") == {"what": "breakfast", "number": 1}

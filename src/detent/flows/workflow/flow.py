@@ -22,7 +22,7 @@ from detent.flows.workflow.expressions import Prepared, prepared
 from detent.flows.workflow.registry import Action, Registry
 from detent.flows.workflow.results import steps_of
 from detent.flows.workflow.rollback import KWARGS, Rollback, rolling_back, undone_by
-from detent.flows.workflow.run_data import BESIDE, FAILURE, OK, RESULT, Results, scope_of
+from detent.flows.workflow.run_data import BESIDE, FAILURE, OK, PERFORMED, RESULT, Results, scope_of
 from detent.flows.workflow.secrets import hash_of, revealing
 from detent.flows.workflow.spec import (
     CANCELLED,
@@ -336,7 +336,12 @@ def _on_failure(state: str, steps: Sequence[StepSpec] = ()) -> Callable[[Run, st
         failure = {"step": run.state, "reason": reason, "error": error or reason}
         if (ran := chosen(specs.get(run.state), run.records)) is not None:
             failure["ran"] = ran
-        return Detour(state, {FAILURE: failure})
+        performed = [
+            {part: settled.get(part) for part in ("tool", "args", "receipt")}
+            for settled in run.settled.values()
+            if "receipt" in settled and not settled.get("skipped")
+        ]
+        return Detour(state, {FAILURE: failure, **({PERFORMED: performed} if performed else {})})
 
     return on_failure
 

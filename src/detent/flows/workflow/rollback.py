@@ -7,22 +7,27 @@ what output. Every rollback is a child run of its own.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from detent.dispatch.conclusion import known_fields
+from detent.engine.acts import Act
 from detent.engine.context import StepContext
 from detent.engine.family import children
 from detent.engine.fork import UNDONE
 from detent.engine.journal_reader import read
 from detent.engine.moves import UNDOING
-from detent.engine.outcome import Outcome
+from detent.engine.outcome import Effect, Outcome
 from detent.flows.workflow.completion_order import completed
 from detent.flows.workflow.expressions import EvaluationError, Prepared
+from detent.flows.workflow.registry import schema_of
 from detent.flows.workflow.run_data import (
     FAILURE,
     GIVEN,
     OK,
+    OUTPUT,
     PASSED_OVER,
+    PERFORMED,
     ROLLBACK_ERRORS,
     ROLLED_BACK,
     SECRETS,
@@ -41,6 +46,7 @@ from detent.kernel.status import Status
 if TYPE_CHECKING:
     from detent.engine.flow import Past
     from detent.engine.ports import Store
+    from detent.engine.step import Step
 
 KWARGS = "kwargs"
 ROLLBACKS = "rollbacks"
@@ -135,10 +141,13 @@ async def undone_by(store: Store, run_id: str) -> frozenset[str]:
 
 
 async def _undo_of(ctx: StepContext, past: Past, entry: Entry) -> Undo | None:
-    """The undo of the step that a move has left, if the step succeeded and has a rollback."""
+    """The undo of the step that a move has left, if the step did something and has a rollback."""
     body = entry.body
     assert isinstance(body, Moved)
     result = body.set.get(key_of(body.frm))
+    performed = body.set.get(PERFORMED)
+    if performed:
+        result = {"status": OK, "ran": body.set[FAILURE].get("ran")}
     if result is None or result["status"] != OK or result.get(PASSED_OVER):
         return None
     if body.frm not in past.flow.steps:  # a migration of the run has removed the step
@@ -147,11 +156,21 @@ async def _undo_of(ctx: StepContext, past: Past, entry: Entry) -> Undo | None:
     rollback = past.flow.rollbacks.get(step.name)  # type: ignore[attr-defined]
     if rollback is None:
         return None
+    if performed:
+        result[OUTPUT] = _known_output(step, performed)
     above, path = past.run.config.get(PATH), step.metadata["path"]
     return Undo(
         f"{above}/{path}" if above else path, step.metadata["rollback"], rollback.flow,
         await _bound(rollback, result, ctx, past), dict(past.run.data.get(SECRETS) or {}),
     )  # fmt: skip
+
+
+def _known_output(step: Step, performed: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The part of a failed step's output that the effects it had performed settle."""
+    acts = [
+        Act("", Effect(item["tool"], item["args"] or {}), {"receipt": item["receipt"]}) for item in performed
+    ]
+    return known_fields(step, schema_of(step.output_schema), acts)
 
 
 async def _bound(

@@ -30,6 +30,8 @@ OUTPUT = "output"
 """In a step's result: its output."""
 GIVEN = "given"
 """In a step's result: its inputs, if its rollback may need them and they are recorded nowhere else."""
+PERFORMED = "performed"
+"""What a step that failed had performed by then: tool, arguments and receipt of each effect."""
 PASSED_OVER = "passed_over"
 """In a branch's result: the step it chose was skipped."""
 

@@ -279,6 +279,32 @@ class TestCommitAndPush:
         assert await effects(ran) == await effects(plain)
         assert by_agents(ran) == set()
 
+    @pytest.mark.parametrize("own_loop", [False, True], ids=["prompted", "own loop"])
+    async def test_an_invented_sha_does_not_keep_a_commit_from_being_taken_back(self, places, own_loop):
+        """The commit is an agent's at approver, the push is refused: the rollback goes by the receipt."""
+        place = places("agent")
+        place.repository()
+        hook = place.workshop.folder / "origin.git" / "hooks" / "pre-receive"
+        hook.write_text("#!/bin/sh\nexit 1\n")
+        hook.chmod(0o755)
+        before = place.world()
+        place.project.settings(steps={"commit": {"mode": "agent", "autonomy": "approver"}})
+        call = {"tool": "git.commit", "args": {"message": "feat: say hello"}}
+        invented = {"sha": "x", "subject": "feat: say hello", "files": []}
+        script = (
+            [{"calls": [call], "output": invented}]
+            if own_loop
+            else [{"output": {"calls": [call]}}, {"output": invented, "repeat": True}]
+        )
+        inputs = {"message": "feat: say hello"}
+        ran = await place.project.run("commit-and-push", inputs, script={"commit": script})
+        assert ran.run.status is Status.FAILED
+        assert ran.dispatch("commit").mode_used is StepMode.AGENT
+        assert len(ran.output("commit")["sha"]) == 40
+        assert ran.result.rollback_errors == ()
+        assert await effects(ran) == ["git.stage", "git.commit", "git.reset", "git.unstage"]
+        assert place.world() == before
+
 
 class TestDataImport:
     @staticmethod

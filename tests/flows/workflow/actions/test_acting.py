@@ -317,6 +317,37 @@ async def test_one_effect_fewer_or_two_swapped_change_nothing_at_collaborator(be
     assert done.performed == [("files.write", "performed"), ("files.delete", "performed")]
 
 
+def moves_at_once(asked: Asked) -> Any:
+    """Looks at the file first, and so knows everything before it acts."""
+    there = asked.result("files.stat")
+    source = asked.inputs["source"]
+    if there is None:
+        return [("files.stat", {"path": source})]
+    if asked.missing is not None or asked.result("files.delete") is not None:
+        return claims(asked)
+    return [
+        ("files.write", {"path": asked.inputs["target"], "source": source}),
+        ("files.delete", {"path": source, "sha256": there["sha256"]}),
+    ]
+
+
+ALL_OR_NOTHING = pytest.mark.xfail(
+    strict=True,
+    reason="dispatch/own_code.py, OwnCode.departures: an effect that the handler makes from the receipt of an "
+    "earlier one of the same reply is compared before that receipt is there, and never equal",
+)
+
+
+@pytest.mark.parametrize("level", [pytest.param("collaborator", marks=ALL_OR_NOTHING), *LEVELS[1:]])
+async def test_a_move_in_one_reply_is_right_too(level, workshops, sites):
+    case, shop = ACTING["move_file"], workshops()
+    said = await case.prepare(shop, sites(PAGES))
+    done = await shop.run("move_file", case.run_id, PromptedAgent(moves_at_once), level, **said)
+    case.check(shop, done.output)
+    assert done.performed == [("files.write", "performed"), ("files.delete", "performed")]
+    assert done.dispatch.mode_used is StepMode.AGENT
+
+
 @pytest.mark.parametrize("level", LEVELS[1:])
 async def test_half_of_a_move_says_what_was_copied(level, workshops, sites):
     """An agent that is trusted may stop early; what it says of the copy is the receipt's."""

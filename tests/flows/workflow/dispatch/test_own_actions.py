@@ -15,9 +15,12 @@ from detent.authoring.problem import DocumentError
 from detent.cli.main import run as detent
 from detent.dispatch.autonomy import AutonomyLevel, FallbackReason, StepMode
 from detent.flows.workflow.preflight import PrerequisitesMissing
+from detent.flows.workflow.registry import action
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.status import Status
 from detent.runtime.settings import SettingsError
+from tests.flows.workflow.actions.agents import Workers
+from tests.flows.workflow.dispatch.conftest import ACTS
 
 SHOP = '''
 import csv
@@ -464,8 +467,8 @@ def nothing(n: int = 1) -> None:
             '@action("try_there", intent="Try to do it out there and report how it went.", opaque=True)\n'
             'def try_there() -> Report:\n    return Report(False, "no luck")\n'
         )
-        for action in ("try_it", "try_there"):
-            project.workflow(f"name: one\nsteps:\n  - {{name: work, type: python, action: {action}}}\n")
+        for name in ("try_it", "try_there"):
+            project.workflow(f"name: one\nsteps:\n  - {{name: work, type: python, action: {name}}}\n")
             project.settings()
             ran = await project.run("one")
             assert ran.run.status is Status.FAILED
@@ -505,6 +508,8 @@ def test_an_agent_without_an_executor_class_is_still_an_executor():
     assert isinstance(ScriptedStepExecutor([{"output": 1}]), StepExecutor)
 
 
+CRASH = {"*": [{"error": "crash", "repeat": True}]}
+
 # -- what receipts hold -------------------------------------------------------------------------------------
 
 CHARGE = """
@@ -529,3 +534,73 @@ async def test_what_a_receipt_holds_is_not_an_agents_to_say_without_a_schema_eit
     ran = await project.run("one", script=script)
     assert ran.dispatch("work").mode_used is StepMode.AGENT
     assert ran.output("work") == {"what": "breakfast", "number": 1}
+
+
+# -- acting in rounds ---------------------------------------------------------------------------------------
+
+ROUNDS = """
+
+
+def _billed(acts):
+    return {"numbers": [act.receipt["number"] for act in acts]}
+
+
+@action(
+    "bill", intent="Put every item of the bill into the ledger, in order.", effects=["ledger.post"],
+    output_schema={
+        "type": "object", "required": ["numbers"],
+        "properties": {"numbers": {"type": "array", "items": {"type": "integer"}}},
+    },
+    rounds=3, from_receipts=_billed, timeout=TIMEOUT,
+)
+async def bill(ctx: StepContext, items: list) -> dict:
+    receipts = [await ctx.perform("ledger.post", what=item) for item in items]
+    return {"numbers": [receipt["number"] for receipt in receipts]}
+"""
+BILL = """
+name: one
+steps:
+  - {name: work, type: python, action: bill, kwargs: {items: [room, breakfast]}}
+"""
+NOT_PASSED_ON = pytest.mark.xfail(
+    strict=True,
+    reason="engine/user_errors.py, failure: of a handler with a time limit, TrialPaused is turned into a "
+    "RuntimeError, so that a trial of a handler that performs fails",
+)
+
+
+def billing(asked):
+    """Posts one item after the other, and makes the numbers up."""
+    left = asked.inputs["items"][len(asked.results) :]
+    return [("ledger.post", {"what": left[0]})] if left else {"numbers": [98, 99]}
+
+
+@pytest.mark.parametrize("timeout", [None, pytest.param(30, marks=NOT_PASSED_ON)])
+async def test_an_action_acts_in_rounds_by_code_and_by_an_agent_that_is_compared(project, timeout):
+    project.plugin(ACTS + ROUNDS.replace("TIMEOUT", str(timeout)))
+    project.workflow(BILL)
+    plain = await project.run("one")
+    assert plain.output("work") == {"numbers": [1, 2]}
+    project.settings(steps={"work": {"mode": "agent", "max_retries": 0}})
+    ran = await project.run("one", executor=Workers(CRASH, {"work": billing}))
+    assert ran.dispatch("work").mode_used is StepMode.AGENT, ran.moves["work"].detail
+    assert project.acts.POSTED == ["room", "breakfast"]
+    assert ran.output("work") == {"numbers": [1, 2]}
+
+
+@pytest.mark.parametrize("level", ["consultant", "approver"])
+async def test_its_own_rule_says_what_the_receipts_settle(project, level):
+    """Whatever the agent says of it; and it acts no oftener than the action allows."""
+    project.plugin(ACTS + ROUNDS.replace("TIMEOUT", "None"))
+    project.workflow(BILL.replace("[room, breakfast]", "[room, breakfast, bar, phone]"))
+    project.settings(steps={"work": {"mode": "agent", "autonomy": level, "max_retries": 0}})
+    ran = await project.run("one", executor=Workers(CRASH, {"work": billing}))
+    assert ran.dispatch("work").mode_used is StepMode.AGENT, ran.moves["work"].detail
+    assert project.acts.POSTED == ["room", "breakfast", "bar"]
+    assert ran.output("work") == {"numbers": [1, 2, 3]}
+
+
+@pytest.mark.parametrize("rounds", [0, -1, 1.5, True, "many"])
+def test_rounds_that_are_no_number_are_refused(rounds):
+    with pytest.raises(ConfigurationError, match=r"'bill': `rounds`"):
+        action("bill", intent="Put every item of the bill into the ledger.", rounds=rounds)

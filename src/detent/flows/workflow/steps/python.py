@@ -113,14 +113,29 @@ def check_proposed(ctx: StepContext, tools: Mapping[str, Tool]) -> None:
         StepFailed: the tool refuses these arguments from agents.
     """
     for effect in ctx.proposed:
-        tool = tools.get(effect.tool)
-        if tool is not None and tool.refuses is not None:
-            for problem in tool.refuses(effect.args):
-                path, _, reason = problem.partition(": ")
-                raise StepFailed(
-                    f"'{path.removeprefix('/')}' was worked out while the workflow ran, and it {reason}. "
-                    f"Write the path and all else into the workflow file, without expressions."
-                )
+        _check_effect(effect.tool, effect.args, tools)
+
+
+def _check_effect(name: str, args: Mapping[str, Any], tools: Mapping[str, Tool]) -> None:
+    tool = tools.get(name)
+    if tool is not None and tool.refuses is not None:
+        for problem in tool.refuses(args):
+            path, _, reason = problem.partition(": ")
+            raise StepFailed(
+                f"'{path.removeprefix('/')}' was worked out while the workflow ran, and it {reason}. "
+                f"Write the path and all else into the workflow file, without expressions."
+            )
+
+
+def check_performed(ctx: StepContext, tools: Mapping[str, Tool]) -> None:
+    """Have effects that a handler performs checked before they are, like those it proposes."""
+    perform = ctx.perform
+
+    async def checked(tool: str, /, *, effect_key: str | None = None, **args: Any) -> Any:
+        _check_effect(tool, args, tools)
+        return await perform(tool, effect_key=effect_key, **args)
+
+    ctx.perform = checked  # type: ignore[method-assign]
 
 
 def action_step(
@@ -136,6 +151,8 @@ def action_step(
     """
 
     async def handler(ctx: StepContext) -> Any:
+        if tools:
+            check_performed(ctx, tools)
         answer = await perform(action, ctx, await ctx.inputs())
         if tools:
             check_proposed(ctx, tools)

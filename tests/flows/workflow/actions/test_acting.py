@@ -333,8 +333,8 @@ def moves_at_once(asked: Asked) -> Any:
 
 ALL_OR_NOTHING = pytest.mark.xfail(
     strict=True,
-    reason="dispatch/own_code.py, OwnCode.departures: an effect that the handler makes from the receipt of an "
-    "earlier one of the same reply is compared before that receipt is there, and never equal",
+    reason="dispatch/own_code.py, OwnCode.departures: an effect that the handler makes from the receipt of "
+    "an earlier one of the same reply is compared before that receipt is there, and never equal",
 )
 
 

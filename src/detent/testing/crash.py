@@ -75,7 +75,7 @@ class CrashPoints:
             self.reached("effect", "after", number)
             return result
 
-        return replace(inner, perform=perform)
+        return replace(inner, perform=perform, in_front_of=inner.in_front_of or inner.perform)
 
     def reached(self, what: str, when: str, number: int) -> None:
         """Crash if this is one of the points."""

@@ -255,18 +255,8 @@ async def test_an_agent_is_told_the_mark_and_its_proposal_is_performed_with_the_
     spec = vault.spec(text)
     data = vault.data(spec)
     mark = data["inputs"]["token"]
-    executor = ScriptedStepExecutor(
-        {
-            "send": [
-                {
-                    "output": {
-                        "output": {"sent": mark, "token": mark},
-                        "effects": [{"tool": "vault.send", "args": {"token": mark}}],
-                    }
-                }
-            ]
-        }
-    )
+    calls = {"calls": [{"tool": "vault.send", "args": {"token": mark}}]}
+    executor = ScriptedStepExecutor({"send": [{"output": calls}, {"output": {"sent": mark, "token": mark}}]})
     settings = DispatchSettings(
         steps={"send": StepConfig(mode=StepMode.AGENT, autonomy=AutonomyLevel.APPROVER)},
         executors=ScriptedSource(executor),
@@ -274,7 +264,7 @@ async def test_an_agent_is_told_the_mark_and_its_proposal_is_performed_with_the_
     async with vault.engine(spec, dispatch=settings) as engine:
         await engine.start("flow", data, run_id="r")
         ran = await vault.finished(engine)
-    assert len(executor.calls) == 1
+    assert len(executor.calls) == 2
     assert hides(repr(executor.calls))
     assert mark in repr(executor.calls)
     assert ran.step("send").dispatch["mode_used"] == "agent"

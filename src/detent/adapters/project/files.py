@@ -313,11 +313,13 @@ def file_tools(files: Files) -> list[Tool]:
              description="What there is at a path of the project: kind, size, SHA-256, where links lead."),
         Tool("files.write", files.write, idempotent=True, wants_call=True, blocking=True, private=True,
              refuses=files.sandbox.refusing("path"),
-             description="Put a text (or what another file, a source, holds) into a project file. The "
-             "receipt says path, bytes, sha256, replaced."),
+             description="Put a text, or what another file (source) or a fetched spool holds, into a project "
+             "file. Give the sha256 of a file that was read before, and it is left alone if it has changed "
+             "since. The receipt says path, bytes, sha256, replaced."),
         Tool("files.delete", files.delete, idempotent=True, wants_call=True, blocking=True,
              refuses=files.sandbox.refusing("path"),
-             description="Remove a project file. The receipt says path, existed."),
+             description="Remove a project file. Give the sha256 of a file that was read or copied before, "
+             "and it is left alone if it has changed since. The receipt says path, existed."),
         Tool("files.restore", files.restore, idempotent=True, wants_call=True, blocking=True,
              refuses=files.sandbox.refusing("paths"),
              description="Bring project files back to what they held before this run changed them. The "

@@ -278,5 +278,6 @@ def http_tools(web: Web) -> list[Tool]:
     """The tools for the web."""
     return [
         Tool("http.fetch", web.fetch, "query",
-             description="A web resource by GET: status, headers, text, json, bytes, sha256."),
+             description="A web resource by GET: status, headers, text, json, bytes, sha256. With spool "
+             "its bytes are kept, and `spool` in the answer is their name for files.write."),
     ]  # fmt: skip

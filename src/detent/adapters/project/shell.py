@@ -25,9 +25,10 @@ MOST_KEPT = 200_000
 LONGEST = 24 * 3600.0
 SECRET_INPUTS = "DETENT_INPUT_"
 """Variables with secret inputs are not passed on; a step passes the ones it means to in `env`."""
+NO_ADDITIONS: dict[str, str] = {}
 TOLD_AGAIN = 5.0
-"""Seconds during which a failed command is not run again for the same request: a failed proposal of an agent
-is proposed again by the handler, at once, although the command did run."""
+"""Seconds during which a command that failed for an agent is not run again for the handler, which asks for it
+at once when the agent fails: the command did run."""
 
 
 class Shell:
@@ -44,17 +45,17 @@ class Shell:
         call: EffectCall,
         argv: list[str],
         cwd: str = ".",
-        env: dict[str, str] | None = None,
+        env: dict[str, str] = NO_ADDITIONS,
         timeout: float = 300,
         check: bool = True,
         watch: bool = False,
     ) -> dict[str, Any]:
         """Run one program; with `watch`, also report which project files it changed."""
-        key = call.idempotency_key
-        failed_at, failure = self._failed.pop(key, (0.0, None))
-        if failure is not None and time.monotonic() - failed_at <= TOLD_AGAIN:
+        asked = digest([call.run_id, argv, cwd, env, timeout, check, watch])
+        failed_at, failure = self._failed.pop(asked, (0.0, None))
+        if failure is not None and call.by != "agent" and time.monotonic() - failed_at <= TOLD_AGAIN:
             raise failure
-        log = folder_of(self._sandbox.state / "commands", call.family) / f"{safe(key)}.log"
+        log = folder_of(self._sandbox.state / "commands", call.family) / f"{safe(call.idempotency_key)}.log"
         guarded = self._sandbox.guarded
         # What a program will do cannot be read from its arguments, so its effect is checked afterwards.
         hashes = await asyncio.to_thread(guarded.digests) if call.by == "agent" else None
@@ -68,7 +69,8 @@ class Shell:
             self._failed = {
                 name: failed for name, failed in self._failed.items() if time.monotonic() - failed[0] <= 60
             }
-            self._failed[key] = (time.monotonic(), error)
+            if call.by == "agent":
+                self._failed[asked] = (time.monotonic(), error)
             raise
         finally:
             if hashes is not None:
@@ -78,7 +80,7 @@ class Shell:
         self,
         argv: list[str],
         cwd: str = ".",
-        env: dict[str, str] | None = None,
+        env: dict[str, str] = NO_ADDITIONS,
         timeout: float = 300,
         check: bool = True,
     ) -> dict[str, Any]:
@@ -91,7 +93,7 @@ class Shell:
         self,
         argv: list[str],
         cwd: str,
-        env: Mapping[str, str] | None,
+        env: Mapping[str, str],
         timeout: float,
         check: bool,
         log: Path,
@@ -99,14 +101,14 @@ class Shell:
         folder = self._sandbox.folder(cwd)
         if not argv or not argv[0] or any("\0" in part for part in argv):
             raise ToolError("invalid", "argv is a list: the program, then its arguments, no null characters.")
-        for name, value in (env or {}).items():
+        for name, value in env.items():
             if not name or "=" in name or "\0" in name + value:
                 raise ToolError("invalid", f"{quoted(name)} is no name and value of an environment variable.")
         if not 0 < timeout <= LONGEST:
             raise ToolError("invalid", f"a timeout is more than 0 and at most {LONGEST:g} seconds.")
         try:
             ran = await run_program(
-                argv, cwd=folder, env={**self._environ, **(env or {})}, timeout=timeout,
+                argv, cwd=folder, env={**self._environ, **env}, timeout=timeout,
                 head=MOST_KEPT // 2, tail=MOST_KEPT // 2,
             )  # fmt: skip
         except TimedOut as error:

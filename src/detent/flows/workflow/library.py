@@ -88,6 +88,7 @@ class Workflows(Definitions):
     def tools(self) -> list[Tool]:
         """Tools that actions and agents can use: the built-in ones, and those of servers and plugins."""
         from detent.adapters.project import project_tools
+        from detent.flows.workflow.validation_tools import validation_tools
 
         options = WorkflowSettings.read(self.settings)
         root, state = self.settings.folder, self.settings.folder / STATE
@@ -102,14 +103,8 @@ class Workflows(Definitions):
             guarded_fetch(tool, hosts, self._environ) if tool.name == "http.fetch" else tool
             for tool in built_in
         ]
-        built_in.append(
-            Tool(
-                "validation.stages",
-                self._stages,
-                "query",
-                description="Tell how the project's checks are run.",
-            )
-        )
+        shell = next(tool for tool in built_in if tool.name == "shell.run")
+        built_in += validation_tools(self._stages, shell)
         plugin_tools = [tool for module in self.project.modules() for tool in tools_of(module)]
         return list({tool.name: tool for tool in [*built_in, *self.project.served(), *plugin_tools]}.values())
 

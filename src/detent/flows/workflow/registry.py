@@ -8,11 +8,11 @@ its modules and refuses duplicate names.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from detent.authoring.names import Named, Shelf
 from detent.dispatch.autonomy import AutonomyLevel
@@ -20,6 +20,7 @@ from detent.dispatch.equivalence import CompareRules
 from detent.kernel.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from detent.engine.acts import Act
     from detent.flows.workflow.spec import StepSpec, WorkflowSpec
 
 MARK = "__detent_registers__"
@@ -32,6 +33,7 @@ STAGES = ("format", "lint", "typecheck", "test")
 """Stages that every project has, with or without a command."""
 
 F = TypeVar("F", bound=Callable[..., Any])
+FromReceipts: TypeAlias = "Callable[[Sequence[Act]], Mapping[str, Any]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,12 @@ class Action(Named):
     timeout: float | None = None
     tells: Callable[[Mapping[str, Any]], tuple[str, str]] | None = None
     """Computes, from its inputs, the message and level recorded in the run when the action is done."""
+    rounds: int = 1
+    """How often an agent may act in its place: more than once where an effect depends on the receipt of an
+    earlier one."""
+    from_receipts: FromReceipts | None = None
+    """Computes the fields of an agent's output from the effects it had performed; None: fields take the
+    values of the same name in receipts, then in arguments."""
     wants_context: bool = field(init=False, default=False)
     """The handler's first parameter is the step's context."""
 
@@ -291,11 +299,13 @@ def action(
     blocking: bool | None = None,
     timeout: float | None = None,
     tells: Callable[[Mapping[str, Any]], tuple[str, str]] | None = None,
+    rounds: int = 1,
+    from_receipts: FromReceipts | None = None,
 ) -> Callable[[F], F]:
     """Make the decorated function an action: the handler of `type: python` steps that name it.
 
     Raises:
-        ConfigurationError: the intent is too short or too long.
+        ConfigurationError: the intent is too short or too long, or `rounds` is no number of 1 or more.
     """
     stripped = intent.strip() if isinstance(intent, str) else ""
     if not SHORTEST_INTENT <= len(stripped) <= LONGEST_INTENT:
@@ -303,12 +313,15 @@ def action(
             f"Action '{name}' needs an intent of {SHORTEST_INTENT} to {LONGEST_INTENT} characters: what it "
             f"accomplishes, not how."
         )
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+        raise ConfigurationError(f"Action '{name}': `rounds` is how often an agent may act, 1 or more.")
 
     level = None if max_autonomy is None else AutonomyLevel(max_autonomy)
     return _marker(
         lambda function: Action(
             name, _origin(function), function, stripped, tuple(effects), tuple(queries), output_schema,
             rollback, compare, validator, level, opaque, repeatable, holds, blocking, timeout, tells,
+            rounds, from_receipts,
         )
     )  # fmt: skip
 

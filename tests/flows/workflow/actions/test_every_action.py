@@ -11,6 +11,7 @@ import pytest
 
 from detent.dispatch.autonomy import FallbackReason, StepMode
 from tests.examples import one_in
+from tests.flows.workflow.actions.agents import SENSIBLE, PromptedAgent
 from tests.flows.workflow.actions.workshop import REGISTRY, WHEN, Done, Site, Workshop, fits
 
 Prepare = Callable[[Workshop, Site], Awaitable[dict[str, Any]]]
@@ -296,13 +297,14 @@ async def test_the_handler_does_what_the_action_is_for(case, workshops, sites):
 
 @each
 async def test_an_agent_that_does_the_same_is_accepted(case, workshops, sites):
-    """D-74, D-16: with the same output and the same effects."""
+    """D-74, D-16: with the same output and the same effects, which it calls for knowing only the prompt."""
     site = sites(PAGES)
     first, shop = workshops(), workshops()
     told = await first.run(case.action, case.run_id, **await case.prepare(first, site))
     assert told.ok, told.error
     said = await case.prepare(shop, site)
-    done = await shop.run(case.action, case.run_id, await first.truth(told), **said)
+    agent = PromptedAgent(SENSIBLE[case.action]) if case.effects else {"output": told.output}
+    done = await shop.run(case.action, case.run_id, agent, **said)
     assert done.ok, done.error
     assert done.dispatch.agent_result_accepted, done.dispatch
     assert done.dispatch.mode_used is StepMode.AGENT

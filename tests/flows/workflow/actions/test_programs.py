@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from detent.dispatch.autonomy import StepMode
 from detent.kernel.entries import Held, Noted
 from detent.kernel.status import Status
 from detent.testing.clock import HandClock
 from tests.engine import answers
 from tests.engine.conftest import until
+from tests.flows.workflow.actions.agents import SENSIBLE, PromptedAgent
 from tests.flows.workflow.actions.workshop import fits
 
 
@@ -39,17 +41,43 @@ class TestCommands:
         assert done.output["exit_code"] == -9
 
     async def test_a_failing_one_is_run_once_by_agents_too(self, shop):
-        """D-59: the handler proposes it again when the agent's effect failed; it did run."""
+        """D-59: the handler asks for it again when the agent's effect failed; it did run."""
         argv = ["sh", "-c", "echo x >> ran; exit 1"]
-        args = {"argv": argv, "cwd": ".", "env": {}, "timeout": 300, "check": True}
-        told = {name: 0 if name == "exit_code" else "" for name in ("exit_code", "stdout", "stderr")}
+        for level in ("collaborator", "consultant", "approver"):
+            agent = PromptedAgent(SENSIBLE["run_command"])
+            done = await shop.run("run_command", agent=agent, autonomy=level, argv=argv)
+            assert not done.ok
+            assert "exit code 1" in done.error
+            assert shop.read("ran") == "x\n"
+            (shop.root / "ran").unlink()
+
+    @pytest.mark.parametrize("level", ["consultant", "approver"])
+    async def test_what_an_agent_says_of_a_command_does_not_count(self, shop, level):
+        """The exit code and the output are the receipt's, whatever is claimed before or after."""
+        claim = {"exit_code": 0, "stdout": "12 passed", "stderr": "", "duration_ms": 1.0}
+
+        def behaviour(asked):
+            return claim if asked.results else [("shell.run", asked.some("argv", "check"))]
+
+        argv = ["sh", "-c", "echo 3 failed; exit 1"]
+        done = await shop.run(
+            "run_command", agent=PromptedAgent(behaviour), autonomy=level, argv=argv, check=False
+        )
+        assert done.dispatch.mode_used is StepMode.AGENT
+        assert (done.output["exit_code"], done.output["stdout"]) == (1, "3 failed\n")
+        assert done.output == done.receipts[0]
+
+    @pytest.mark.parametrize("level", ["consultant", "approver"])
+    async def test_an_executor_of_its_own_loop_claims_in_vain_too(self, shop, level):
+        """It acts in the middle of its own work, and answers afterwards."""
+        argv = ["sh", "-c", "echo 3 failed; exit 1"]
         reply = {
-            "output": {"output": {**told, "duration_ms": 0.0}},
-            "calls": [{"tool": "shell.run", "args": args}],
+            "calls": [{"tool": "shell.run", "args": {"argv": argv, "check": False}}],
+            "output": {"exit_code": 0, "stdout": "12 passed", "stderr": "", "duration_ms": 1.0},
         }
-        done = await shop.run("run_command", agent=reply, autonomy="consultant", argv=argv)
-        assert not done.ok
-        assert shop.read("ran") == "x\n"
+        done = await shop.run("run_command", agent=reply, autonomy=level, argv=argv, check=False)
+        assert done.dispatch.mode_used is StepMode.AGENT
+        assert (done.output["exit_code"], done.output["stdout"]) == (1, "3 failed\n")
 
     async def test_reading_only_is_a_query(self, shop):
         shop.write("a.txt", "a")
@@ -142,6 +170,11 @@ class TestChecks:
         assert not done.ok
         assert "failed: lint" in done.error
 
+    @pytest.mark.parametrize("name", ["run_validation", "apply_fixes"])
+    async def test_a_check_that_does_not_exist_fails_the_step(self, workshops, name):
+        done = await workshops(stages=list(self.STAGES)).run(name, stages=["no-such"])
+        assert "unknown_stage" in done.error
+
     async def test_nothing_run_is_no_success(self, workshops):
         shop = workshops(stages=list(self.STAGES))
         assert "nothing was validated" in (await shop.run("run_validation", stages=["none"])).error
@@ -173,37 +206,81 @@ class TestChecks:
         await shop.run("restore_file", "r.b", changed_files=done.output["changed_files"])
         assert shop.read("a.txt") == "edited by hand\n"
 
+    @pytest.mark.parametrize("level", ["collaborator", "consultant", "approver"])
     @pytest.mark.parametrize("name", ["run_validation", "apply_fixes"])
-    async def test_an_agent_may_act_in_their_place_where_it_is_trusted(self, workshops, name):
-        """1.13: what it proposes is performed; the handler is not called."""
-        shop = workshops(stages=list(self.STAGES))
-        outputs = {
-            "run_validation": {"success": True, "stage_results": []},
-            "apply_fixes": {"changed_files": ["fixed"], "applied": ["lint"]},
-        }
-        reply = {
-            "output": {"output": outputs[name]},
-            "calls": [{"tool": "shell.run", "args": {"argv": ["touch", "fixed"]}}],
-        }
-        done = await shop.run(name, agent=reply, autonomy="consultant", stages=["lint"])
+    async def test_an_agent_that_goes_through_them_makes_the_same_run(self, workshops, name, level):
+        plain, shop = (workshops(stages=list(self.STAGES)) for _ in range(2))
+        for one in (plain, shop):
+            one.write("a.txt", "a.txt\n")
+        stages = ["format", "none", "test"]
+        told = await plain.run(name, stages=stages)
+        done = await shop.run(name, agent=PromptedAgent(SENSIBLE[name]), autonomy=level, stages=stages)
         assert done.ok, done.error
-        assert done.dispatch.agent_result_accepted
-        assert (done.output, done.performed) == (outputs[name], [("shell.run", "performed")])
-        assert (shop.root / "fixed").exists()
+        assert done.dispatch.mode_used is StepMode.AGENT, done.dispatch
+        for result in (*told.output.get("stage_results", ()), *done.output.get("stage_results", ())):
+            result.pop("duration_ms")
+        assert done.output == told.output
+        assert done.performed == told.performed
+
+    @pytest.mark.parametrize("level", ["collaborator", "consultant", "approver"])
+    async def test_an_agent_cannot_say_that_a_failed_check_passed(self, workshops, level):
+        shop = workshops(stages=list(self.STAGES))
+        passed = {"name": "lint", "status": "passed", "exit_code": 0, "duration_ms": 1.0, "output": ""}
+
+        def behaviour(asked):
+            if not asked.results:
+                return [("validation.run", {"stage": "lint"})]
+            return {"success": True, "stage_results": [passed]}
+
+        done = await shop.run(
+            "run_validation", agent=PromptedAgent(behaviour), autonomy=level, stages=["lint", "test"]
+        )
+        assert not done.ok
+        assert "failed: lint" in done.error
+        assert len(done.performed) == 1
+
+    @pytest.mark.parametrize("level", ["consultant", "approver"])
+    async def test_an_agent_may_mend_by_writing_where_it_is_trusted(self, workshops, level):
+        """What it wrote is told and can be undone, whatever it says of it."""
+        shop = workshops(stages=list(self.STAGES))
+        shop.write("a.txt", "a.txt\n")
+
+        def behaviour(asked):
+            if not asked.results:
+                return [("files.write", {"path": "a.txt", "text": "mended\n"})]
+            return {"changed_files": [], "applied": ["lint"]}
+
+        agent = PromptedAgent(behaviour)
+        done = await shop.run("apply_fixes", "r.a", agent=agent, autonomy=level, stages=["lint"])
+        assert done.dispatch.mode_used is StepMode.AGENT
+        assert done.output == {"changed_files": ["a.txt"], "applied": []}
+        assert (await shop.run("restore_file", "r.b", changed_files=["a.txt"])).output["restored"]
+        assert shop.read("a.txt") == "a.txt\n"
 
     @pytest.mark.parametrize("name", ["run_validation", "apply_fixes"])
-    async def test_and_is_not_believed_where_it_is_not(self, workshops, name):
+    async def test_an_agent_that_only_claims_is_not_believed(self, workshops, name):
         shop = workshops(stages=list(self.STAGES))
         lie = (
             {"success": True, "stage_results": []}
             if name == "run_validation"
             else {"changed_files": [], "applied": []}
         )
-        done = await shop.run(name, agent={"output": {"output": lie}}, stages=["format"])
+        done = await shop.run(name, agent={"output": lie}, stages=["format"])
         assert done.ok, done.error
         assert done.dispatch.fallback_used
         assert done.output != lie
-        assert done.performed == [(f"call:{name}", "performed")]
+        tool = {"run_validation": "validation.run", "apply_fixes": "validation.fix"}[name]
+        assert done.performed == [(tool, "performed")]
+
+    @pytest.mark.parametrize("when", ["before", "after"])
+    @pytest.mark.parametrize("name", ["run_validation", "apply_fixes"])
+    async def test_one_in_doubt_is_run_again(self, workshops, name, when):
+        """Nobody need be asked: a check and a fix may run twice."""
+        shop = workshops(stages=list(self.STAGES))
+        tool = {"run_validation": "validation.run", "apply_fixes": "validation.fix"}[name]
+        done = await shop.crashed(name, tool, when == "after", "r.a", stages=["format", "test"])
+        assert done.ok, done.error
+        assert fits(name, done.output) == []
 
 
 class TestWaiting:

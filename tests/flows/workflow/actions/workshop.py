@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.server
 import inspect
 import os
@@ -29,15 +30,17 @@ from detent.engine.step import Step
 from detent.engine.tools import Tool
 from detent.flows.workflow.actions import SHIPPED
 from detent.flows.workflow.registry import Action, Registry
-from detent.flows.workflow.steps.python import notifying
-from detent.kernel.entries import EffectDone, Ended, Moved, Proposed
+from detent.flows.workflow.steps.python import action_step, defaults, notifying
+from detent.flows.workflow.validation_tools import validation_tools
+from detent.kernel.entries import EffectDone, Ended, Moved
+from detent.kernel.errors import StoreUnavailable
 from detent.kernel.machine import Machine
-from detent.kernel.placeholders import receipts_in
-from detent.kernel.plain import decode, to_plain
+from detent.kernel.plain import to_plain
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import Run
 from detent.kernel.run_config import ORIGIN
 from detent.kernel.status import Status
+from detent.testing.crash import CrashPoints
 
 REGISTRY = Registry(*SHIPPED)
 WHEN = "2030-01-31T08:00:00+00:00"
@@ -50,7 +53,6 @@ class Done:
     run: Run
     output: Any
     entries: list[Any]
-    asked: int = 0
 
     @property
     def ok(self) -> bool:
@@ -72,9 +74,9 @@ class Done:
         return [(one.tool, one.how) for one in self.entries if isinstance(one, EffectDone)]
 
     @property
-    def proposal(self) -> Proposed | None:
-        found = [one for one in self.entries if isinstance(one, Proposed)]
-        return found[-1] if found else None
+    def receipts(self) -> list[Any]:
+        """What each performed effect gave back, in order."""
+        return [one.receipt for one in self.entries if isinstance(one, EffectDone)]
 
 
 def belonging(run_id: str | None) -> dict[str, Any]:
@@ -154,7 +156,8 @@ class Workshop:
             self.root, self.state, environ=self.environ, blobs=self.store.blob, webhook=self.webhook,
             protected=[self.root / ".detent" / "detent.db"], allow_private=self.allow_private,
         )  # fmt: skip
-        return [self.around(tool) for tool in (*made, Tool("validation.stages", stages, "query"))]
+        shell = next(tool for tool in made if tool.name == "shell.run")
+        return [self.around(tool) for tool in (*made, *validation_tools(stages, shell))]
 
     def flow(self, name: str) -> Flow:
         """The flow whose only step is an action on the run's data."""
@@ -168,21 +171,47 @@ class Workshop:
         self, action_name: str, run_id: str | None = None, agent: Any = None, autonomy: str = "collaborator",
         **kwargs: Any,
     ) -> Done:  # fmt: skip
-        """Run an action once, by its handler or by an agent with these replies."""
-        dispatch, executor = DispatchSettings(), None
-        if agent is not None:
-            executor = ScriptedStepExecutor({action_name: [{**agent, "repeat": True}]})
-            config = StepConfig(
-                mode=StepMode.AGENT, autonomy=AutonomyLevel(autonomy), retry_policy=RetryPolicy(1, 0, 0)
-            )
-            dispatch = DispatchSettings(steps={action_name: config}, executors=ScriptedSource(executor))
+        """Run an action once, by its handler or by an agent: an executor, or one reply that it repeats."""
+        dispatch = self.dispatch(action_name, agent, autonomy)
         options = {"clock": self.clock} if self.clock is not None else {}
         engine = Engine(self.store, [self.flow(action_name)], dispatch=dispatch, **options)
         self.engines.append(engine)
         await engine.open()
         data = {**kwargs, "__action": action_name}
         run = await engine.run("actions", data, run_id=run_id, config=belonging(run_id))
-        return await self.done(run, len(executor.calls) if executor else 0)
+        return await self.done(run)
+
+    def dispatch(self, action_name: str, agent: Any, autonomy: str) -> DispatchSettings:
+        """Who performs the action."""
+        if agent is None:
+            return DispatchSettings()
+        if isinstance(agent, Mapping):
+            agent = ScriptedStepExecutor({action_name: [{**agent, "repeat": True}]})
+        config = StepConfig(
+            mode=StepMode.AGENT, autonomy=AutonomyLevel(autonomy), retry_policy=RetryPolicy(1, 0, 0)
+        )
+        return DispatchSettings(steps={action_name: config}, executors=ScriptedSource(agent))
+
+    async def interrupted(
+        self, action_name: str, points: CrashPoints, run_id: str, agent: Any, autonomy: str, **kwargs: Any
+    ) -> Done | None:
+        """Run an action by an agent in a process that dies at a point, and have another take it up.
+
+        None: the process died before there was a run.
+        """
+        dispatch = self.dispatch(action_name, agent, autonomy)
+        self.around = points.tool
+        data = {**kwargs, "__action": action_name}
+        with contextlib.suppress(StoreUnavailable):
+            async with Engine(points.store(self.store), [self.flow(action_name)], dispatch=dispatch) as first:
+                await first.run("actions", data, run_id=run_id, config=belonging(run_id))
+        self.around = lambda tool: tool
+        if not await self.store.find(run_id, 1):
+            return None
+        async with Engine(self.store, [self.flow(action_name)], dispatch=dispatch) as second:
+            if not (await self.store.row(run_id)).now.status.is_end:
+                await second.resume(run_id)
+            return await self.done(await second.finish(run_id))
 
     async def crashed(
         self, action_name: str, tool_name: str, after: bool, run_id: str, **kwargs: Any
@@ -218,39 +247,17 @@ class Workshop:
         await second.resume(run_id)
         return await self.done(await second.finish(run_id))
 
-    async def done(self, run: Run, asked: int = 0) -> Done:
+    async def done(self, run: Run) -> Done:
         entries = [entry.body for entry in await self.store.entries(run.id, 0, 100_000)]
-        return Done(run, run.data.get("output"), entries, asked)
+        return Done(run, run.data.get("output"), entries)
 
     async def close(self) -> None:
         for engine in self.engines:
             await engine.stop(grace=0)
 
-    async def truth(self, done: Done) -> dict[str, Any]:
-        """A reply that proposes and answers exactly what a handler did."""
-        proposal = done.proposal
-        effects = REGISTRY.actions.get(str(done.run.data["__action"])).effects
-        if proposal is None:
-            return {"output": {"output": done.output} if effects else done.output}
-        calls: list[Any] = []
-        later: list[Any] = []
-        for one in proposal.effects:
-            args = one["args"]
-            if set(args) == {"$blob", "size"}:
-                raw = await self.store.blob(args["$blob"])
-                assert raw is not None
-                args = decode(raw)
-            said = {"tool": one["tool"], "args": args}
-            # What refers to a receipt cannot go through the toolbox.
-            (later if receipts_in(args) else calls).append(said)
-        answer = {"output": proposal.outcome["set"]["output"], **({"effects": later} if later else {})}
-        return {"output": answer, "calls": calls}
-
     def lie(self, done: Done) -> dict[str, Any]:
         """A reply of the right shape that says something else and does nothing."""
-        wrong = {name: _other(value) for name, value in done.output.items()}
-        effects = REGISTRY.actions.get(str(done.run.data["__action"])).effects
-        return {"output": {"output": wrong} if effects else wrong}
+        return {"output": {name: _other(value) for name, value in done.output.items()}}
 
 
 def _other(value: Any) -> Any:
@@ -279,20 +286,18 @@ def _lands(said: Action) -> dict[str, Any]:
 def step_of(said: Action) -> Step:
     """An action as the step of a flow: its inputs are the run's data, its output goes to `output`."""
 
-    async def handler(ctx: Any) -> Any:
-        given = await inputs(ctx)
-        value = await (said.handler(ctx, **given) if said.wants_context else said.handler(**given))
-        return Outcome(hold=value) if isinstance(value, Hold) else value
-
     async def inputs(ctx: Any) -> dict[str, Any]:
         data = to_plain(ctx.data)
-        return {name: data[name] for name in said.parameters if name in data}
+        return {**defaults(said), **{name: data[name] for name in said.parameters if name in data}}
 
-    return Step(
-        said.name, handler, said.intent, effects=said.effects, queries=said.queries, inputs=inputs,
-        output_schema=said.output_schema, **_lands(said), opaque=said.opaque, repeatable=said.repeatable,
-        compare=said.compare, validator=said.validator, max_autonomy=said.max_autonomy,
-    )  # fmt: skip
+    step = action_step(said, inputs, name=said.name, output_schema=said.output_schema, **_lands(said))
+    inner = step.handler
+
+    async def handler(ctx: Any) -> Any:
+        value = await inner(ctx)
+        return Outcome(hold=value) if isinstance(value, Hold) else value
+
+    return replace(step, handler=handler, intent=said.intent) if said.holds else step
 
 
 def fits(name: str, output: Any) -> list[str]:

@@ -101,10 +101,7 @@ def configured(hotel, level):
 
 
 def wanting(tool, **args):
-    answer = {"path": "notes.txt", "bytes": 5, "sha256": "", "replaced": False}
-    return {
-        "write": [{"output": {"output": answer, "effects": [{"tool": tool, "args": args}]}, "repeat": True}]
-    }
+    return {"write": [{"output": {"calls": [{"tool": tool, "args": args}]}, "repeat": True}]}
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -161,20 +158,25 @@ def test_code_of_the_project_writes_what_its_workflow_names(hotel, tools):
     assert (hotel.folder / "config.yaml").read_text() == "x"
 
 
-async def test_a_step_of_code_does_not_write_configuration_with_an_agents_words(hotel):
+@pytest.mark.parametrize("action", ["write_file", "put_file"])
+async def test_a_step_of_code_does_not_write_configuration_with_an_agents_words(hotel, action):
+    """Whether the handler proposes the effect or has it performed at once."""
     hotel.workflow(
-        """
+        f"""
 name: two
 steps:
-  - {name: write, type: python, action: give_text, kwargs: {text: hello}}
-  - {name: put, type: python, action: write_file,
-     kwargs: {path: config.yaml, text: "${{ steps.write.output.text }}"}}
+  - {{name: write, type: python, action: give_text, kwargs: {{text: hello}}}}
+  - {{name: put, type: python, action: {action},
+     kwargs: {{path: config.yaml, text: "${{{{ steps.write.output.text }}}}"}}}}
 """
     )
     acts = (hotel.folder / "acts.py").read_text()
     (hotel.folder / "acts.py").write_text(
         f'{acts}\n\n@action("give_text", intent="Give one short text for the note of the day.")\n'
-        'def give_text(text: str) -> dict:\n    return {"text": text}\n'
+        'def give_text(text: str) -> dict:\n    return {"text": text}\n\n\n'
+        '@action("put_file", intent="Put one short text into a file.", effects=["files.write"])\n'
+        "async def put_file(ctx: StepContext, path: str, text: str) -> dict:\n"
+        '    return await ctx.perform("files.write", path=path, text=text)\n'
     )
     configured(hotel, "approver")
     evil = {"write": [{"output": {"text": "plugins: [evil.py]"}, "repeat": True}]}
@@ -256,7 +258,7 @@ steps:
     answer = {"exit_code": 0, "stdout": "", "stderr": "", "duration_ms": 1.0}
     reply = {
         "calls": [{"tool": "shell.read", "args": {"argv": program}}],
-        "output": {"output": answer, "effects": []},
+        "output": answer,
         "repeat": True,
     }
     ran = await hotel.run("look", script={"write": [reply]})

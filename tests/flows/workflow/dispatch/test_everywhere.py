@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 
@@ -276,18 +276,26 @@ async def test_the_switch_is_kept_when_the_run_is_taken_up_again(project):
 
 
 class Parrot:
-    """An executor that proposes what the handler would, from the inputs in its prompt; or lies."""
+    """An executor that asks for what the handler would, from the inputs in its prompt; or for something else.
 
-    def __init__(self, lies: bool = False) -> None:
+    Prompted, it answers each prompt with calls or facts; otherwise it acts in the middle of its own work. It
+    never knows the number that the ledger gave.
+    """
+
+    def __init__(self, lies: bool = False, prompted: bool = True) -> None:
         self.lies = lies
+        self.prompted = prompted
         self.asked = 0
 
     async def execute(self, *, prompt: Any, toolbox: Any = None, **_: Any) -> ExecutorResult:
         self.asked += 1
         inputs = json.JSONDecoder().raw_decode(str(prompt).partition("INPUTS\n")[2])[0]
         what = inputs["what"] + ("?" if self.lies else "")
-        said = await toolbox.call("ledger.post", {"what": what})
-        return ExecutorResult({"output": {"what": what, "number": {"$receipt": f"{said['ref']}.number"}}})
+        if self.prompted and "\n\nRESULTS\n" not in str(prompt):
+            return ExecutorResult({"calls": [{"tool": "ledger.post", "args": {"what": what}}]})
+        if not self.prompted:
+            await toolbox.call("ledger.post", {"what": what})
+        return ExecutorResult({"what": what, "number": 99})
 
     def available(self) -> Availability:
         return Availability(True)
@@ -311,6 +319,11 @@ class Ledger:
             return {"number": 1} if what in self.posted else NOT_DONE
 
         return Tool("ledger.post", post, probe=probe)
+
+
+class Charged(TypedDict):
+    what: str
+    number: int
 
 
 async def charge(ctx: StepContext, what: str) -> dict[str, Any]:
@@ -339,33 +352,36 @@ def family(points: CrashPoints, ledger: Ledger) -> list[Flow]:
     texts = {"family": FAMILY, "below": 'version: "1.0"' + BELOW}
     specs = {name: read_workflow(text.encode(), f"{name}.yaml").spec for name, text in texts.items()}
     registry = Registry(
-        Action("charge", handler=charge, intent="Put what is owed into the ledger.", effects=("ledger.post",))
-    )
+        Action(
+            "charge", handler=charge, intent="Put what is owed into the ledger.", effects=("ledger.post",),
+            output_schema=Charged,
+        )
+    )  # fmt: skip
     tools = [points.tool(ledger.tool())]
     made = Compiled(registry, tools, Ports(Path("."), never, never), lambda name, of: specs[name], {})  # type: ignore[arg-type,return-value]
     assert specs["family"] is not None
     return made.flows(specs["family"])
 
 
-def settings(level: str, lies: bool) -> DispatchSettings:
+def settings(level: str, lies: bool, prompted: bool = True) -> DispatchSettings:
     config = StepConfig(mode=StepMode.AGENT, autonomy=AutonomyLevel(level), max_retries=0)
     names: Mapping[str, StepConfig] = dict.fromkeys(("top", "inner", "opt", "deep"), config)
-    return DispatchSettings(steps=names, executors=ScriptedSource({"parrot": Parrot(lies)}))
+    return DispatchSettings(steps=names, executors=ScriptedSource({"parrot": Parrot(lies, prompted)}))
 
 
 @pytest.mark.parametrize(
-    ("level", "lies"),
+    ("level", "lies", "prompted"),
     [
-        ("operator", False),
-        ("collaborator", False),
-        ("collaborator", True),
-        ("consultant", False),
-        ("approver", False),
+        ("operator", False, True),
+        ("collaborator", False, True),
+        ("collaborator", True, True),
+        ("consultant", False, False),
+        ("approver", False, True),
     ],
 )
 @pytest.mark.parametrize("what", ["commit", "effect"])
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_run_that_dies_at_any_point_performs_each_effect_once(level, lies, what, when):
+async def test_a_run_that_dies_at_any_point_performs_each_effect_once(level, lies, prompted, what, when):
     """D-59, SC-003: at every level, in loops, branches and subworkflows, at every commit and every effect.
 
     Without `make test-all` at one commit in three.
@@ -382,14 +398,16 @@ async def test_a_run_that_dies_at_any_point_performs_each_effect_once(level, lie
 
         points = CrashPoints([CrashPoint(number, when, what)], strike=die)  # type: ignore[arg-type]
         engine = Engine(
-            Grave(points.store(inner), dead), family(points, ledger), dispatch=settings(level, lies)
+            Grave(points.store(inner), dead), family(points, ledger), dispatch=settings(level, lies, prompted)
         )
         await engine.open()
         await _over(engine, dead)
         survived = not dead.is_set()
         dead.set()
         await engine.stop(grace=0)
-        async with Engine(inner, family(CrashPoints(), ledger), dispatch=settings(level, lies)) as second:
+        async with Engine(
+            inner, family(CrashPoints(), ledger), dispatch=settings(level, lies, prompted)
+        ) as second:
             if not await inner.find("r", 1):
                 assert number == 1
                 continue
@@ -398,6 +416,7 @@ async def test_a_run_that_dies_at_any_point_performs_each_effect_once(level, lie
             run = await second.finish("r")
         assert run.status is Status.SUCCEEDED, (number, run.reason, run.error)
         assert sorted(ledger.posted) == sorted(POSTS), number
+        assert run.data["steps/top"]["output"] == {"what": "top", "number": 1}
         if survived:
             break
     assert number > (len(POSTS) if what == "effect" else 3 * len(POSTS))

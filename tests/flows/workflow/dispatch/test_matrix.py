@@ -53,8 +53,11 @@ class World:
     looked: list[str] = field(default_factory=list)
     handled: list[str] = field(default_factory=list)
     stages: int = 0
+    broken: bool = False
+    """The ledger gives back what no contract allows."""
 
     def clear(self) -> None:
+        self.broken = False
         self.posted.clear()
         self.looked.clear()
         self.handled.clear()
@@ -77,7 +80,7 @@ def find(guest: str) -> dict[str, Any]:
 
 def post(what: str) -> dict[str, Any]:
     WORLD.posted.append(what)
-    return {"room": 3}
+    return {"room": "three" if WORLD.broken else 3}
 
 
 def burn() -> dict[str, Any]:
@@ -153,52 +156,46 @@ async def save(*_: Any) -> None:
 
 
 class Kind(NamedTuple):
-    """A kind of python step, and how an agent answers it."""
+    """A kind of python step, and how an agent performs it."""
 
-    answer: Callable[[Any], Any]
-    """A whole answer around an output, everything else being as the handler has it."""
-    truth: dict[str, Any] | None
-    """The reply that says and proposes what the handler does; None where no answer can."""
+    truth: list[dict[str, Any]] | None
+    """Replies that do and say what the handler does; None where no agent can."""
     bad_arguments: dict[str, Any] | None
     """A reply that calls a declared tool with arguments it does not take."""
-    untrue: dict[str, Any]
-    """A well-formed reply that says something else, and proposes something else where it may."""
+    untrue: list[dict[str, Any]]
+    """Well-formed replies that say something else, and do something else where they may."""
     asks: bool = True
     """An agent can be asked at all."""
+    acts: bool = False
+    """It has effects, so that an agent acts and then says what no receipt holds."""
 
 
-def envelope(output: Any) -> Any:
-    return {"output": output, "effects": [{"tool": "ledger.post", "args": {"what": "Ada"}}]}
+def calling(tool: str, **args: Any) -> dict[str, Any]:
+    """A reply that calls a tool, as an agent without native calls writes it."""
+    return {"output": {"calls": [{"tool": tool, "args": args}]}, "repeat": True}
 
 
-def bare(output: Any) -> Any:
-    return output
+def telling(**facts: Any) -> dict[str, Any]:
+    """The reply to a prompt that asks for what no receipt holds."""
+    return {"output": facts, "match": {"contains": "MISSING"}, "repeat": True}
 
 
 LIE = {"guest": "Bob", "room": 9}
-POSTING = [{"tool": "ledger.post", "args": {"what": "Ada"}}]
+LYING = [telling(**LIE), calling("ledger.post", what="Bob")]
 KINDS: Mapping[str, Kind] = {
-    "pure": Kind(bare, {"output": RIGHT}, None, {"output": LIE}),
+    "pure": Kind([{"output": RIGHT}], None, [{"output": LIE}]),
     "query": Kind(
-        bare,
-        {"output": RIGHT, "calls": [{"tool": "rooms.find", "args": {"guest": "Ada"}}]},
+        [{"output": RIGHT, "calls": [{"tool": "rooms.find", "args": {"guest": "Ada"}}]}],
         {"output": RIGHT, "calls": [{"tool": "rooms.find", "args": {"name": 1}}]},
-        {"output": LIE},
+        [{"output": LIE}],
     ),
     "effect": Kind(
-        envelope,
-        {"output": {"output": {"guest": "Ada", "room": "REF"}}, "calls": POSTING},
-        {"output": {"output": RIGHT, "effects": [{"tool": "ledger.post", "args": {"what": 3}}]}},
-        {"output": {"output": LIE, "effects": [{"tool": "ledger.post", "args": {"what": "Bob"}}]}},
+        [telling(guest="Ada", room=7), calling("ledger.post", what="Ada")],
+        calling("ledger.post", what=3), LYING, acts=True,
     ),
-    "opaque": Kind(
-        envelope,
-        None,
-        {"output": {"output": RIGHT, "effects": [{"tool": "ledger.post", "args": {}}]}},
-        {"output": {"output": LIE, "effects": [{"tool": "ledger.post", "args": {"what": "Bob"}}]}},
-    ),
-    "hold": Kind(bare, None, None, {"output": LIE}, asks=False),
-}
+    "opaque": Kind(None, calling("ledger.post"), LYING, acts=True),
+    "hold": Kind(None, None, [{"output": LIE}], asks=False),
+}  # fmt: skip
 
 WORK = "{{name: work, type: python, action: {action}, kwargs: {{guest: Ada}}}}"
 PLACES: Mapping[str, str] = {
@@ -276,10 +273,12 @@ async def perform(
     level: str | None = None,
     executor: ScriptedStepExecutor | None = None,
     budget: Budget | None = None,
+    broken: bool = False,
     **said: Any,
 ) -> Ended:
     """Run the file, with `work` in agent mode where a level is said."""
     WORLD.clear()
+    WORLD.broken = broken
     steps: dict[str, StepConfig] = {}
     if level is not None:
         steps["work"] = StepConfig(
@@ -342,7 +341,7 @@ def always(reply: Mapping[str, Any]) -> Callable[[Kind], list[dict[str, Any]]]:
 
 
 def answers(output: Any) -> Callable[[Kind], list[dict[str, Any]]]:
-    return lambda kind: [{"output": kind.answer(output), "repeat": True}]
+    return always({"output": output})
 
 
 def bad_arguments(kind: Kind) -> list[dict[str, Any]] | None:
@@ -350,10 +349,7 @@ def bad_arguments(kind: Kind) -> list[dict[str, Any]] | None:
 
 
 def undeclared(kind: Kind) -> list[dict[str, Any]] | None:
-    if kind.answer is bare:
-        return None
-    wrong = {"output": RIGHT, "effects": [{"tool": "ledger.burn", "args": {}}]}
-    return [{"output": wrong, "repeat": True}]
+    return [calling("ledger.burn")] if kind.acts else None
 
 
 FAILED, UNASKED = "M S R F D", "M no_executor F D"
@@ -364,11 +360,7 @@ FAULTS: Mapping[str, Fault] = {
     "bad schema": Fault(answers({"guest": 7, "room": "three"}), "schema_violation", FAILED),
     "unparsable": Fault(always({"text": "I would say room three."}), "schema_violation", FAILED),
     "wrong tool": Fault(
-        lambda kind: [
-            {"output": kind.answer(RIGHT), "calls": [{"tool": "ledger.burn", "args": {}}], "repeat": True}
-        ],
-        "schema_violation",
-        FAILED,
+        always({"output": RIGHT, "calls": [{"tool": "ledger.burn", "args": {}}]}), "schema_violation", FAILED
     ),
     "undeclared effect": Fault(undeclared, "schema_violation", FAILED),
     "wrong arguments": Fault(bad_arguments, "schema_violation", FAILED),
@@ -378,9 +370,7 @@ FAULTS: Mapping[str, Fault] = {
     ),
     "no budget": Fault(always({"error": "crash"}), "budget", "M budget_exhausted F D", broke=True),
     "success: false": Fault(answers({"success": False}), "exception", FAILED),
-    "says it failed": Fault(
-        lambda kind: [{"output": kind.answer(RIGHT), "success": False, "repeat": True}], "exception", FAILED
-    ),
+    "says it failed": Fault(always({"output": RIGHT, "success": False}), "exception", FAILED),
 }
 CELLS = [
     (place, kind, level, fault)
@@ -435,16 +425,15 @@ async def test_a_fault_leaves_the_run_as_the_handlers_would_have_made_it(place, 
 # -- answers that keep the contract -------------------------------------------------------------------------
 
 
-def truth(kind: Kind, place: str, action: str) -> list[dict[str, Any]]:
-    """The handler's own outcome, as an agent says it."""
-    from detent.engine.outcome import Effect
+def repeated(replies: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    """Replies for every time a step is performed."""
+    assert replies is not None
+    return [{**reply, "repeat": True} for reply in replies]
 
-    assert kind.truth is not None
-    reply = dict(kind.truth)
-    if action == "effect":
-        ref = Effect("ledger.post", {"what": "Ada"}).identity("work")
-        reply["output"] = {"output": {"guest": "Ada", "room": {"$receipt": f"{ref}.room"}}}
-    return [{**reply, "repeat": True}]
+
+def letters(kind: Kind) -> str:
+    """The events of an agent that is believed: one that acts is judged before, and asked once more."""
+    return "M S C V S C V A" if kind.acts else "M S C V A"
 
 
 @pytest.mark.parametrize(
@@ -454,11 +443,11 @@ def truth(kind: Kind, place: str, action: str) -> list[dict[str, Any]]:
 async def test_an_agent_that_says_what_the_handler_says_makes_the_same_run(place, kind, level):
     """D-03, D-16, D-25: 1.10, 'agent ok, equal'."""
     expected = await plain(place, kind)
-    executor = ScriptedStepExecutor({"work": truth(KINDS[kind], place, kind)})
+    executor = ScriptedStepExecutor({"work": repeated(KINDS[kind].truth)})
     ended = await perform(place, kind, level, executor)
     assert ended.seen == expected
     many = TIMES.get(place, 1)
-    assert ended.heard.sequence() == " ".join(["M S C V A"] * many)
+    assert ended.heard.sequence() == " ".join([letters(KINDS[kind])] * many)
     assert {one.mode_used for one in ended.dispatches} == {StepMode.AGENT}
     assert WORLD.handled == ([kind] * many if level == "collaborator" else [])
 
@@ -468,7 +457,7 @@ async def test_an_untrue_answer_is_used_only_where_nobody_compares(place, kind, 
     """D-17, D-19, D-21, D-25: 1.10, 'agent ok, different'; the run's end and the shape stay the same."""
     said = KINDS[kind]
     expected = await plain(place, kind)
-    executor = ScriptedStepExecutor({"work": [{**said.untrue, "repeat": True}]})
+    executor = ScriptedStepExecutor({"work": repeated(said.untrue)})
     ended = await perform(place, kind, level, executor)
     many = TIMES.get(place, 1)
     for name, (status, state, data) in expected.family.items():
@@ -482,8 +471,8 @@ async def test_an_untrue_answer_is_used_only_where_nobody_compares(place, kind, 
             assert reasons == {"validation_failure"}
     else:
         assert ended.seen != expected or place == "behind on_failure"
-        assert ended.seen.posted == (["Bob"] * many if said.answer is envelope else [])
-        assert ended.heard.sequence() == " ".join(["M S C V A"] * many)
+        assert ended.seen.posted == (["Bob"] * many if said.acts else [])
+        assert ended.heard.sequence() == " ".join([letters(said)] * many)
         assert WORLD.handled == []
 
 
@@ -496,20 +485,26 @@ def shape(value: Any) -> Any:
     return type(value).__name__
 
 
-@pytest.mark.parametrize("kind", ["effect"])
-@pytest.mark.parametrize("place", PLACES)
-async def test_a_receipt_that_breaks_the_contract_fails_the_step_and_is_no_fallback(place, kind):
-    """1.13: known only after the effect was performed, so nobody can take it back to the handler."""
-    from detent.engine.outcome import Effect
+@pytest.mark.parametrize("fault", ["exception", "timeout", "bad schema", "unparsable", "success: false"])
+@pytest.mark.parametrize(("place", "level"), covering(PLACES, LEVELS[1:], together=1))
+async def test_a_fault_after_the_handlers_own_effect_leaves_the_rest_to_the_handler(place, level, fault):
+    """What was done is not done again, and the run is the one that the handlers make."""
+    expected = await plain(place, "effect")
+    (failing,) = FAULTS[fault].replies(KINDS["effect"]) or ()
+    script = [{**failing, "match": {"contains": "MISSING"}}, calling("ledger.post", what="Ada")]
+    ended = await perform(place, "effect", level, ScriptedStepExecutor({"work": script}))
+    assert ended.seen == expected
+    assert {one.fallback_reason.value for one in ended.dispatches} == {FAULTS[fault].reason}
 
-    ref = Effect("ledger.post", {"what": "Ada"}).identity("work")
-    lying = {"output": {"output": {"guest": "Ada", "room": {"$receipt": ref}}}, "calls": POSTING}
-    executor = ScriptedStepExecutor({"work": [{**lying, "repeat": True}]})
-    ended = await perform(place, kind, "approver", executor)
-    assert ended.seen.family[""][:2] == (Status.FAILED, "failed")
-    assert ended.seen.posted == ["Ada"]
-    assert ended.heard.named("dispatch.fallback") == []
-    assert "OutputSchemaValidationError" in ended.seen.family[""][2]["failure"]["error"]
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_receipt_that_breaks_the_contract_is_not_an_agents_to_mend(place):
+    """1.13: known only after the effect was performed, which happens once; the run is the handler's."""
+    by_code = await perform(place, "effect", broken=True)
+    executor = ScriptedStepExecutor({"work": repeated(KINDS["effect"].truth)})
+    ended = await perform(place, "effect", "collaborator", executor, broken=True)
+    assert ended.seen == by_code.seen
+    assert {one.fallback_reason.value for one in ended.dispatches} == {"validation_failure"}
 
 
 # -- cancellation -------------------------------------------------------------------------------------------
@@ -559,7 +554,7 @@ async def test_a_stop_during_an_attempt_causes_no_fallback_and_the_run_goes_on_f
 async def test_an_executor_that_cancels_its_own_task_is_asked_again(place, level):
     """D-35: what it did to the task is nobody's answer."""
     expected = await plain(place, "effect")
-    script = {"work": [{"error": "cancel"}, *truth(KINDS["effect"], place, "effect")]}
+    script = {"work": [{"error": "cancel"}, *repeated(KINDS["effect"].truth)]}
     ended = await perform(place, "effect", level, ScriptedStepExecutor(script))
     assert ended.seen == expected
     assert ended.heard.named("dispatch.fallback") == []
@@ -596,7 +591,7 @@ async def test_tokens_that_are_gone_end_no_run_and_no_part_of_one(fails):
     made = Compiled(
         registry(), TOOLS, Ports(Path("."), run_stage, save), lambda name, of: specs[name], {}
     ).flows(specs["matrix"])
-    reply = {**truth(KINDS["effect"], "", "effect")[0], "usage": {"input_tokens": 9}}
+    reply = {**calling("ledger.post", what="Ada"), "repeat": False, "usage": {"input_tokens": 9}}
     config = StepConfig(mode=StepMode.AGENT, autonomy=AutonomyLevel.APPROVER, max_retries=0)
     source = ScriptedSource(ScriptedStepExecutor({"work": [reply]}))
     settings = DispatchSettings(steps={"work": config}, executors=source)

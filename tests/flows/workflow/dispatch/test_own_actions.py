@@ -15,9 +15,12 @@ from detent.authoring.problem import DocumentError
 from detent.cli.main import run as detent
 from detent.dispatch.autonomy import AutonomyLevel, FallbackReason, StepMode
 from detent.flows.workflow.preflight import PrerequisitesMissing
+from detent.flows.workflow.registry import action
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.status import Status
 from detent.runtime.settings import SettingsError
+from tests.flows.workflow.actions.agents import Workers
+from tests.flows.workflow.dispatch.conftest import ACTS
 
 SHOP = '''
 import csv
@@ -188,16 +191,11 @@ class TestThePluginOfTheDocumentation:
         shop.store = None
         proposal = next(body for body in await journal(first, "load") if type(body).__name__ == "Proposed")
         effect = proposal.effects[0]
-        ref = effect["key"]
-        answer = {
-            "output": {
-                "inserted": {"$receipt": f"{ref}.inserted"}, "updated": {"$receipt": f"{ref}.updated"},
-                "duration_ms": 99999.0, "database": "shop.db", "key": "id", "batch": effect["args"]["batch"],
-            }
-        }  # fmt: skip
-        calls = [{"tool": "db.upsert", "args": effect["args"]}]
+        calls = {"calls": [{"tool": "db.upsert", "args": effect["args"]}]}
         shop.settings(steps={"load": {"mode": "agent"}})
-        ran = await shop.run("shop", script=script(load=[{"output": answer, "calls": calls}]))
+        ran = await shop.run(
+            "shop", script=script(load=[{"output": calls}, {"output": {"duration_ms": 99999.0}}])
+        )
         assert ran.dispatch("load").mode_used is StepMode.AGENT, ran.moves["load"].detail
         assert ran.output("load") == {
             "inserted": 2, "updated": 0, "duration_ms": 99999.0, "database": "shop.db", "key": "id",
@@ -469,8 +467,8 @@ def nothing(n: int = 1) -> None:
             '@action("try_there", intent="Try to do it out there and report how it went.", opaque=True)\n'
             'def try_there() -> Report:\n    return Report(False, "no luck")\n'
         )
-        for action in ("try_it", "try_there"):
-            project.workflow(f"name: one\nsteps:\n  - {{name: work, type: python, action: {action}}}\n")
+        for name in ("try_it", "try_there"):
+            project.workflow(f"name: one\nsteps:\n  - {{name: work, type: python, action: {name}}}\n")
             project.settings()
             ran = await project.run("one")
             assert ran.run.status is Status.FAILED
@@ -508,3 +506,101 @@ def test_an_agent_without_an_executor_class_is_still_an_executor():
     from detent.agents import StepExecutor
 
     assert isinstance(ScriptedStepExecutor([{"output": 1}]), StepExecutor)
+
+
+CRASH = {"*": [{"error": "crash", "repeat": True}]}
+
+# -- what receipts hold -------------------------------------------------------------------------------------
+
+CHARGE = """
+name: one
+steps:
+  - {name: work, type: python, action: charge, kwargs: {what: breakfast}}
+"""
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="dispatch/format.py, JsonDialect.read: where the handler is annotated with a mapping of no named "
+    "fields, what receipts hold is not looked up and the agent's claim is kept",
+)
+@pytest.mark.parametrize("level", ["consultant", "approver"])
+async def test_what_a_receipt_holds_is_not_an_agents_to_say_without_a_schema_either(project, level):
+    """An action that declares no output, performed by an agent that makes up the number."""
+    project.workflow(CHARGE)
+    project.settings(steps={"work": {"mode": "agent", "autonomy": level}})
+    calls = {"calls": [{"tool": "ledger.post", "args": {"what": "breakfast"}}]}
+    script = {"work": [{"output": calls}, {"output": {"what": "breakfast", "number": 99}}]}
+    ran = await project.run("one", script=script)
+    assert ran.dispatch("work").mode_used is StepMode.AGENT
+    assert ran.output("work") == {"what": "breakfast", "number": 1}
+
+
+# -- acting in rounds ---------------------------------------------------------------------------------------
+
+ROUNDS = """
+
+
+def _billed(acts):
+    return {"numbers": [act.receipt["number"] for act in acts]}
+
+
+@action(
+    "bill", intent="Put every item of the bill into the ledger, in order.", effects=["ledger.post"],
+    output_schema={
+        "type": "object", "required": ["numbers"],
+        "properties": {"numbers": {"type": "array", "items": {"type": "integer"}}},
+    },
+    rounds=3, from_receipts=_billed, timeout=TIMEOUT,
+)
+async def bill(ctx: StepContext, items: list) -> dict:
+    receipts = [await ctx.perform("ledger.post", what=item) for item in items]
+    return {"numbers": [receipt["number"] for receipt in receipts]}
+"""
+BILL = """
+name: one
+steps:
+  - {name: work, type: python, action: bill, kwargs: {items: [room, breakfast]}}
+"""
+NOT_PASSED_ON = pytest.mark.xfail(
+    strict=True,
+    reason="engine/user_errors.py, failure: of a handler with a time limit, TrialPaused is turned into a "
+    "RuntimeError, so that a trial of a handler that performs fails",
+)
+
+
+def billing(asked):
+    """Posts one item after the other, and makes the numbers up."""
+    left = asked.inputs["items"][len(asked.results) :]
+    return [("ledger.post", {"what": left[0]})] if left else {"numbers": [98, 99]}
+
+
+@pytest.mark.parametrize("timeout", [None, pytest.param(30, marks=NOT_PASSED_ON)])
+async def test_an_action_acts_in_rounds_by_code_and_by_an_agent_that_is_compared(project, timeout):
+    project.plugin(ACTS + ROUNDS.replace("TIMEOUT", str(timeout)))
+    project.workflow(BILL)
+    plain = await project.run("one")
+    assert plain.output("work") == {"numbers": [1, 2]}
+    project.settings(steps={"work": {"mode": "agent", "max_retries": 0}})
+    ran = await project.run("one", executor=Workers(CRASH, {"work": billing}))
+    assert ran.dispatch("work").mode_used is StepMode.AGENT, ran.moves["work"].detail
+    assert project.acts.POSTED == ["room", "breakfast"]
+    assert ran.output("work") == {"numbers": [1, 2]}
+
+
+@pytest.mark.parametrize("level", ["consultant", "approver"])
+async def test_its_own_rule_says_what_the_receipts_settle(project, level):
+    """Whatever the agent says of it; and it acts no oftener than the action allows."""
+    project.plugin(ACTS + ROUNDS.replace("TIMEOUT", "None"))
+    project.workflow(BILL.replace("[room, breakfast]", "[room, breakfast, bar, phone]"))
+    project.settings(steps={"work": {"mode": "agent", "autonomy": level, "max_retries": 0}})
+    ran = await project.run("one", executor=Workers(CRASH, {"work": billing}))
+    assert ran.dispatch("work").mode_used is StepMode.AGENT, ran.moves["work"].detail
+    assert project.acts.POSTED == ["room", "breakfast", "bar"]
+    assert ran.output("work") == {"numbers": [1, 2, 3]}
+
+
+@pytest.mark.parametrize("rounds", [0, -1, 1.5, True, "many"])
+def test_rounds_that_are_no_number_are_refused(rounds):
+    with pytest.raises(ConfigurationError, match=r"'bill': `rounds`"):
+        action("bill", intent="Put every item of the bill into the ledger.", rounds=rounds)

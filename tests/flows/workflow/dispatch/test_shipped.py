@@ -1,7 +1,7 @@
 """The workflows that ship, in real projects: by code alone, and with every python step in agent mode.
 
 Three projects are made alike. In one the actions' handlers are called one by one, in one the workflow is run
-with no agent, in one agents do every python step and propose what the handlers did. All three end the same.
+with no agent, in one agents do every python step, knowing only their prompts. All three end the same.
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ from typing import Any, ClassVar
 
 import pytest
 
-from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.cli.main import run as detent
 from detent.dispatch.autonomy import StepMode
 from detent.engine.family import family_of
 from detent.flows.workflow.spec import PythonStep, WorkflowSpec
-from detent.kernel.entries import EffectDone, Moved, Proposed
-from detent.kernel.placeholders import receipts_in
-from detent.kernel.plain import decode
+from detent.kernel.entries import EffectDone, Moved
 from detent.kernel.status import Status
 from tests.examples import covering
+from tests.flows.workflow.actions.agents import SENSIBLE, Workers
 from tests.flows.workflow.actions.workshop import Site, Workshop
 from tests.flows.workflow.dispatch.project import Project, Ran
 
@@ -119,58 +117,23 @@ def python_steps(spec: WorkflowSpec) -> dict[str, PythonStep]:
 
 
 async def truths(ran: Ran, project: Project) -> dict[str, list[dict[str, Any]]]:
-    """By step, a reply for each time it was performed: what its handler said and proposed."""
+    """By step that only decides, a reply for each time it was performed: what its handler said."""
     workflows = project.open()
-    spec = workflows.choose(ran.run.flow).spec
-    steps = python_steps(spec)
+    steps = python_steps(workflows.choose(ran.run.flow).spec)
     replies: dict[str, list[tuple[float, dict[str, Any]]]] = {}
     assert ran.engine is not None
-    store = ran.engine.store
     async for past in family_of(ran.engine.store, ran.engine.flow, ran.run.id):
-        for entry in await store.entries(past.run.id, 0, 100_000):
-            body = entry.body
-            if isinstance(body, Proposed) and body.step in steps:
-                replies.setdefault(body.step, []).append((entry.at, await proposed(store, body)))
-            elif isinstance(body, Moved) and not body.detail.get("call"):
-                result = body.set.get(f"steps/{body.frm}")
-                name = (result or {}).get("ran", body.frm)
-                if result is None or result["status"] != "ok" or name not in steps:
-                    continue
-                action = workflows.registry.actions.get(steps[name].action)
-                if not action.effects:
-                    replies.setdefault(name, []).append((entry.at, {"output": result["output"]}))
-                elif name not in {one.step for _, one in await proposals(store, past.run.id)}:
-                    replies.setdefault(name, []).append((entry.at, {"output": {"output": result["output"]}}))
+        for entry in past.moves:
+            assert isinstance(entry.body, Moved)
+            result = entry.body.set.get(f"steps/{entry.body.frm}")
+            name = (result or {}).get("ran", entry.body.frm)
+            if result is None or result["status"] != "ok" or name not in steps:
+                continue
+            if not workflows.registry.actions.get(steps[name].action).effects:
+                replies.setdefault(name, []).append((entry.at, {"output": result["output"]}))
     return {
         name: [reply for _, reply in sorted(said, key=lambda one: one[0])] for name, said in replies.items()
     }
-
-
-async def proposals(store: Any, run_id: str) -> list[tuple[float, Proposed]]:
-    return [
-        (entry.at, entry.body)
-        for entry in await store.entries(run_id, 0, 100_000)
-        if isinstance(entry.body, Proposed)
-    ]
-
-
-async def proposed(store: Any, body: Proposed) -> dict[str, Any]:
-    """The reply that amounts to a proposal."""
-    (result,) = body.outcome["set"].values()
-    calls: list[Any] = []
-    later: list[Any] = []
-    for one in body.effects:
-        args = one["args"]
-        if set(args) == {"$blob", "size"}:
-            raw = await store.blob(args["$blob"])
-            assert raw is not None
-            args = decode(raw)
-        if one["tool"].startswith("call:"):
-            return {"output": {"output": {"changed_files": [], "applied": []}, "effects": []}}
-        said = {"tool": one["tool"], "args": args}
-        (later if receipts_in(args) else calls).append(said)
-    answer = {"output": result["output"], **({"effects": later} if later else {})}
-    return {"output": answer, "calls": calls}
 
 
 def steady(value: Any) -> Any:
@@ -215,11 +178,16 @@ async def compare(
     # Generators are an agent's by nature; with no model they are written by code.
     assert [call for call in plain.asked if call in steps] == []
     script = {**await truths(plain, by_code.project), **(replace or {})}
+    acting = {
+        name: SENSIBLE[step.action]
+        for name, step in steps.items()
+        if step.action in SENSIBLE and name not in script
+    }
     by_agent.project.settings(
         **(said or {}),
         steps={f"workflow/{name}/{step}": {"mode": "agent", "autonomy": level} for step in steps},
     )
-    executor = ScriptedStepExecutor({**script, "*": [{"error": "crash", "repeat": True}]})
+    executor = Workers({**script, "*": [{"error": "crash", "repeat": True}]}, acting)
     ran = await by_agent.project.run(name, inputs, executor=executor)
     assert ran.run.status is Status.SUCCEEDED, ran.result.error
     performed = {one.name for one in plain.result.step_results if one.status == "ok"}
@@ -300,15 +268,42 @@ class TestCommitAndPush:
 
         plain, ran = await compare(places, "commit-and-push", {}, prepare)
         assert plain.result.final_output == {"committed": False, "sha": None}
-        assert ran.asked == ["stage"]
+        assert set(ran.asked) == {"stage"}
+        assert by_agents(ran) == {"stage"}
 
-    @pytest.mark.parametrize("fault", [{"error": "crash"}, {"text": "done!"}, {"output": {"output": {}}}])
+    @pytest.mark.parametrize("fault", [{"error": "crash"}, {"text": "done!"}, {"output": {}}])
     async def test_agents_that_fail_at_every_step_change_nothing(self, places, fault):
         """SC-003."""
         wrong = {step: [{**fault, "repeat": True}] for step in ("stage", "message", "commit", "push")}
         plain, ran = await compare(places, "commit-and-push", {}, Place.repository, replace=wrong)
         assert await effects(ran) == await effects(plain)
         assert by_agents(ran) == set()
+
+    @pytest.mark.parametrize("own_loop", [False, True], ids=["prompted", "own loop"])
+    async def test_an_invented_sha_does_not_keep_a_commit_from_being_taken_back(self, places, own_loop):
+        """The commit is an agent's at approver, the push is refused: the rollback goes by the receipt."""
+        place = places("agent")
+        place.repository()
+        hook = place.workshop.folder / "origin.git" / "hooks" / "pre-receive"
+        hook.write_text("#!/bin/sh\nexit 1\n")
+        hook.chmod(0o755)
+        before = place.world()
+        place.project.settings(steps={"commit": {"mode": "agent", "autonomy": "approver"}})
+        call = {"tool": "git.commit", "args": {"message": "feat: say hello"}}
+        invented = {"sha": "x", "subject": "feat: say hello", "files": []}
+        script = (
+            [{"calls": [call], "output": invented}]
+            if own_loop
+            else [{"output": {"calls": [call]}}, {"output": invented, "repeat": True}]
+        )
+        inputs = {"message": "feat: say hello"}
+        ran = await place.project.run("commit-and-push", inputs, script={"commit": script})
+        assert ran.run.status is Status.FAILED
+        assert ran.dispatch("commit").mode_used is StepMode.AGENT
+        assert len(ran.output("commit")["sha"]) == 40
+        assert ran.result.rollback_errors == ()
+        assert await effects(ran) == ["git.stage", "git.commit", "git.reset", "git.unstage"]
+        assert place.world() == before
 
 
 class TestDataImport:
@@ -418,25 +413,23 @@ class TestValidateAndFix:
         place.workshop.write("code.txt", "bad\n")
 
     async def test_it_ends_the_same_by_code_and_by_agents(self, places):
-        """D-75, 1.13: an action that acts itself is never run for checking; it is called, once."""
+        """D-75: an agent names the checks to fix, and the project's commands run."""
         plain, ran = await compare(places, "validate-and-fix", self.INPUTS, self.prepare, said=self.STAGES)
-        assert await effects(ran) == await effects(plain) == ["call:fix"]
+        assert await effects(ran) == await effects(plain) == ["validation.fix", "validation.fix"]
+        assert by_agents(ran) == {"fix"}
         assert places("agent").world()["code.txt"] == b"good\n"
         assert ran.output("check")["attempts"] == 2
 
-    async def test_an_agent_may_propose_the_tools_beside_it_instead(self, places):
-        """1.13, 2.9: at a level at which nobody compares, what it proposes is what is done."""
-        argv = ["sh", "-c", "sed -i s/bad/good/ code.txt"]
-        answer = {
-            "output": {"changed_files": ["code.txt"], "applied": ["format"]},
-            "effects": [{"tool": "shell.run", "args": {"argv": argv}}],
-        }
+    async def test_an_agent_may_mend_by_writing_instead(self, places):
+        """1.13, 2.9: at a level at which nobody compares, what it asks for is what is done."""
+        calls = {"calls": [{"tool": "files.write", "args": {"path": "code.txt", "text": "good\n"}}]}
+        script = [{"output": calls}, {"output": {"changed_files": [], "applied": ["format"]}}]
         self.prepare(places("agent"))
         project = places("agent").project
         project.settings(**self.STAGES, steps={"fix": {"mode": "agent", "autonomy": "approver"}})
-        ran = await project.run("validate-and-fix", self.INPUTS, script={"fix": [{"output": answer}]})
+        ran = await project.run("validate-and-fix", self.INPUTS, script={"fix": script})
         assert ran.run.status is Status.SUCCEEDED, ran.result.error
-        assert await effects(ran) == ["shell.run"]
+        assert await effects(ran) == ["files.write"]
         assert places("agent").world()["code.txt"] == b"good\n"
 
     async def test_without_agents_it_does_what_its_handlers_do(self, places):

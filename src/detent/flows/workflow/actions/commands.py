@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 from detent.dispatch.equivalence import CompareRules
+from detent.engine.acts import Act
 from detent.engine.context import StepContext
 from detent.engine.step_failures import StepFailed
 from detent.flows.workflow.registry import action
 
 NO_ADDITIONS: dict[str, str] = {}
 NO_PROBLEMS: list[Any] = []
-LONGEST_TOLD = 10_000
-"""Characters kept of what a check says: its end."""
+MOST_ROUNDS = 10
+"""How often an agent may run checks, or fix, and look at what came of it."""
 
 
 class CommandRun(TypedDict):
@@ -82,72 +83,68 @@ async def run_command(
     return {name: done[name] for name in names}
 
 
+def _validated(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The output for the results of stages, in order."""
+    failed = [result["name"] for result in results if result["status"] == "failed"]
+    output: dict[str, Any] = {"success": not failed, "stage_results": list(results)}
+    if failed:
+        output["error"] = f"failed: {', '.join(failed)}"
+    elif not any(result["status"] == "passed" for result in results):
+        output |= {"success": False, "error": "nothing was validated"}
+    return output
+
+
 @action(
     "run_validation",
     intent="Run the project's checks in order and report which pass.",
-    effects=["shell.run"],
+    effects=["validation.run"],
     queries=["validation.stages"],
     output_schema=Validated,
-    opaque=True,
-    repeatable=True,
+    compare=CompareRules(ignore=["/stage_results/*/duration_ms"]),
+    rounds=MOST_ROUNDS,
+    from_receipts=lambda acts: _validated([act.receipt for act in acts]),
 )
 async def run_validation(ctx: StepContext, stages: list[str]) -> dict[str, Any]:
     """Run the stages' commands; after the first that fails the rest are not run. A failure fails the step."""
     results: list[StageResult] = []
-    for stage in await ctx.query("validation.stages", names=list(stages)):
-        if any(one["status"] == "failed" for one in results):
-            results.append(_result(stage["name"], "not_run"))
+    for stage in stages:
+        if any(result["status"] == "failed" for result in results):
+            results.append(
+                {"name": stage, "status": "not_run", "exit_code": None, "duration_ms": 0.0, "output": ""}
+            )
             continue
-        if not stage.get("command"):
-            ctx.emit(f"Check '{stage['name']}' has no command and is skipped.", level="warning")
-            results.append(_result(stage["name"], "skipped"))
-            continue
-        ran = await ctx.act(
-            "shell.run", argv=list(stage["command"]), timeout=stage.get("timeout", 300), check=False
-        )
-        results.append(_result(stage["name"], "passed" if ran["exit_code"] == 0 else "failed", ran))
-    failed = [one["name"] for one in results if one["status"] == "failed"]
-    answer: dict[str, Any] = {"success": not failed, "stage_results": results}
-    if failed:
-        answer["error"] = f"failed: {', '.join(failed)}"
-    elif not any(one["status"] == "passed" for one in results):
-        answer |= {"success": False, "error": "nothing was validated"}
-    return answer
+        results.append(await ctx.perform("validation.run", stage=stage))
+        if results[-1]["status"] == "skipped":
+            ctx.emit(f"Check '{stage}' has no command and is skipped.", level="warning")
+    return _validated(results)
 
 
-def _result(name: str, status: Any, ran: Mapping[str, Any] | None = None) -> StageResult:
-    if ran is None:
-        return {"name": name, "status": status, "exit_code": None, "duration_ms": 0.0, "output": ""}
-    said = "\n".join(part for part in (ran["stdout"].rstrip(), ran["stderr"].rstrip()) if part)
-    return {
-        "name": name, "status": status, "exit_code": ran["exit_code"], "duration_ms": ran["duration_ms"],
-        "output": said[-LONGEST_TOLD:],
-    }  # fmt: skip
+def _fixed(fixes: Sequence[Mapping[str, Any]], written: Sequence[str]) -> dict[str, Any]:
+    """The output for the receipts of fixes, and for files that were written beside them."""
+    changed = {path for fix in fixes for path in fix["changed_files"]}
+    applied = [fix["name"] for fix in fixes if fix["applied"]]
+    return {"changed_files": sorted(changed | set(written)), "applied": applied}
+
+
+def _mended(acts: Sequence[Act]) -> dict[str, Any]:
+    """What the receipts of an agent that mended something say."""
+    written = [act.receipt["path"] for act in acts if act.effect.tool == "files.write"]
+    return _fixed([act.receipt for act in acts if act.effect.tool == "validation.fix"], written)
 
 
 @action(
     "apply_fixes",
     intent=("Repair what the named checks complain about without changing what the program is meant to do."),
-    effects=["shell.run", "files.write"],
+    effects=["validation.fix", "files.write"],
     queries=["validation.stages", "files.read"],
     output_schema=Fixed,
     rollback="restore_file",
-    opaque=True,
-    repeatable=True,
+    rounds=MOST_ROUNDS,
+    from_receipts=_mended,
 )
 async def apply_fixes(
     ctx: StepContext, stages: list[str], problems: list[Any] = NO_PROBLEMS
 ) -> dict[str, Any]:
-    """Run the fix commands of the stages that have one; `problems` are for whoever mends by reading."""
-    changed: set[str] = set()
-    applied = []
-    for stage in await ctx.query("validation.stages", names=list(stages)):
-        if not stage.get("fix_command"):
-            continue
-        ran = await ctx.act(
-            "shell.run", argv=list(stage["fix_command"]), timeout=stage.get("timeout", 300), check=False,
-            watch=True,
-        )  # fmt: skip
-        changed.update(ran["changed_files"])
-        applied.append(stage["name"])
-    return {"changed_files": sorted(changed), "applied": applied}
+    """Run the fix commands of the stages that have one; `problems` are for agents, which mend by reading."""
+    fixed = [await ctx.perform("validation.fix", stage=stage) for stage in stages]
+    return _fixed(fixed, [])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, TypedDict
 
+from detent.engine.acts import Act
 from detent.engine.context import StepContext
 from detent.engine.step_failures import StepFailed
 from detent.flows.workflow.registry import action
@@ -99,6 +101,16 @@ async def write_file(
     return {"path": path, "bytes": done.bytes, "sha256": done.sha256, "replaced": done.replaced}
 
 
+def _copied(acts: Sequence[Act]) -> dict[str, Any]:
+    """What the receipts of an agent that copied a file say of it."""
+    written = [act for act in acts if act.effect.tool == "files.write"]
+    if not written:
+        return {}
+    source = written[-1].effect.args.get("source")
+    known = {"target": written[-1].receipt["path"], "bytes": written[-1].receipt["bytes"]}
+    return known if source is None else {"source": source, **known}
+
+
 @action(
     "copy_file",
     intent="Make the target file hold what the source file holds.",
@@ -106,6 +118,7 @@ async def write_file(
     queries=["files.stat"],
     output_schema=Copied,
     rollback="restore_file",
+    from_receipts=_copied,
 )
 async def copy_file(ctx: StepContext, source: str, target: str) -> dict[str, Any]:
     """Copy one file; what the target held is replaced."""
@@ -121,6 +134,8 @@ async def copy_file(ctx: StepContext, source: str, target: str) -> dict[str, Any
     queries=["files.stat"],
     output_schema=Copied,
     rollback="restore_file",
+    rounds=2,  # what is removed is named by what the copy's receipt says
+    from_receipts=_copied,
 )
 async def move_file(ctx: StepContext, source: str, target: str) -> dict[str, Any]:
     """Copy, then remove the source if it still holds what was copied: nothing is lost in between."""
@@ -150,11 +165,18 @@ async def delete_file(ctx: StepContext, path: str, missing_ok: bool = False) -> 
     return {"path": path, "existed": done.existed}
 
 
+def _restored(acts: Sequence[Act]) -> dict[str, Any]:
+    """What the receipts of an agent that restored files say of them."""
+    named = [path for act in acts for path in act.effect.args["paths"]]
+    return {"path": named[0] if named else None, "restored": any(act.receipt["restored"] for act in acts)}
+
+
 @action(
     "restore_file",
     intent="Bring a project file back to the content it had before this run changed it.",
     effects=["files.restore"],
     output_schema=Restored,
+    from_receipts=_restored,
 )
 async def restore_file(
     ctx: StepContext,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -53,6 +54,8 @@ async def perform(action: Action, ctx: StepContext, kwargs: Mapping[str, Any]) -
     """Call an action's handler; references among its arguments are replaced by their values."""
     first = (ctx,) if action.wants_context else ()
     arguments = await with_values(ctx, action, kwargs)
+    if inspect.iscoroutinefunction(action.handler):
+        return await action.handler(*first, **arguments)
     return await call(action.handler, action.blocking, *first, **arguments)
 
 
@@ -110,14 +113,29 @@ def check_proposed(ctx: StepContext, tools: Mapping[str, Tool]) -> None:
         StepFailed: the tool refuses these arguments from agents.
     """
     for effect in ctx.proposed:
-        tool = tools.get(effect.tool)
-        if tool is not None and tool.refuses is not None:
-            for problem in tool.refuses(effect.args):
-                path, _, reason = problem.partition(": ")
-                raise StepFailed(
-                    f"'{path.removeprefix('/')}' was worked out while the workflow ran, and it {reason}. "
-                    f"Write the path and all else into the workflow file, without expressions."
-                )
+        _check_effect(effect.tool, effect.args, tools)
+
+
+def _check_effect(name: str, args: Mapping[str, Any], tools: Mapping[str, Tool]) -> None:
+    tool = tools.get(name)
+    if tool is not None and tool.refuses is not None:
+        for problem in tool.refuses(args):
+            path, _, reason = problem.partition(": ")
+            raise StepFailed(
+                f"'{path.removeprefix('/')}' was worked out while the workflow ran, and it {reason}. "
+                f"Write the path and all else into the workflow file, without expressions."
+            )
+
+
+def check_performed(ctx: StepContext, tools: Mapping[str, Tool]) -> None:
+    """Have effects that a handler performs checked before they are, like those it proposes."""
+    perform = ctx.perform
+
+    async def checked(tool: str, /, *, effect_key: str | None = None, **args: Any) -> Any:
+        _check_effect(tool, args, tools)
+        return await perform(tool, effect_key=effect_key, **args)
+
+    ctx.perform = checked  # type: ignore[method-assign]
 
 
 def action_step(
@@ -133,6 +151,8 @@ def action_step(
     """
 
     async def handler(ctx: StepContext) -> Any:
+        if tools:
+            check_performed(ctx, tools)
         answer = await perform(action, ctx, await ctx.inputs())
         if tools:
             check_proposed(ctx, tools)
@@ -146,7 +166,10 @@ def action_step(
         # An agent cannot answer in place of a person or a timer.
         intent="" if action.holds else action.intent,
         timeout=action.timeout, effects=action.effects, queries=action.queries or None, inputs=inputs,
-        agent=AgentSide(returns=returns_of(action.handler)), validator=action.validator,
+        agent=AgentSide(
+            returns=returns_of(action.handler), rounds=action.rounds, from_receipts=action.from_receipts
+        ),
+        validator=action.validator,
         compare=action.compare, max_autonomy=action.max_autonomy, opaque=action.opaque,
         repeatable=action.repeatable,
         **options,

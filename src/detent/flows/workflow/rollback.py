@@ -140,7 +140,8 @@ async def undone_by(store: Store, run_id: str) -> frozenset[str]:
 async def _undos_of(ctx: StepContext, past: Past, entry: Entry) -> list[Undo]:
     """The undo of the step that a move has left, if it succeeded and has a rollback.
 
-    One that acted and never succeeded has an undo for each of its effects, the last one first.
+    One that acted and never succeeded has an undo for each of its effects, the last one first. So has one of
+    an agent, which may have done more than its output names.
     """
     body = entry.body
     assert isinstance(body, Moved)
@@ -159,13 +160,35 @@ async def _undos_of(ctx: StepContext, past: Past, entry: Entry) -> list[Undo]:
         return []
     above, path = past.run.config.get(PATH), step.metadata["path"]
     results = [result] if succeeded else _results_of(step, rollback, acts)
+    if succeeded:
+        by_agent = [act for act in acts if act.settled["by"] == "agent"]
+        for act in reversed(by_agent):
+            results += _results_of(step, rollback, [act])
+    bindings: list[dict[str, Any]] = []
+    for one in results:
+        kwargs = await _bound(rollback, one, ctx, past)
+        if not succeeded or not any(_covers(earlier, kwargs) for earlier in bindings):
+            bindings.append(kwargs)
     return [
         Undo(
-            f"{above}/{path}" if above else path, step.metadata["rollback"], rollback.flow,
-            await _bound(rollback, one, ctx, past), dict(past.run.data.get(SECRETS) or {}),
+            f"{above}/{path}" if above else path, step.metadata["rollback"], rollback.flow, kwargs,
+            dict(past.run.data.get(SECRETS) or {}),
         )
-        for one in results
+        for kwargs in bindings
     ]  # fmt: skip
+
+
+def _covers(kwargs: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether a rollback with some arguments undoes all that one with others would."""
+    return all(
+        name in kwargs
+        and (kwargs[name] == value or (isinstance(value, list) and _is_part(value, kwargs[name])))
+        for name, value in other.items()
+    )
+
+
+def _is_part(items: Sequence[Any], whole: Any) -> bool:
+    return isinstance(whole, list) and all(item in whole for item in items)
 
 
 def _results_of(step: Step, rollback: Rollback, acts: Sequence[Act]) -> list[dict[str, Any]]:

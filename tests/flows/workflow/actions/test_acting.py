@@ -359,14 +359,37 @@ async def test_half_of_a_move_says_what_was_copied(level, workshops, sites):
     assert done.performed == [("files.write", "performed")]
 
 
-@pytest.mark.parametrize(("name", "wrong", "level"), covering(ACTING, WRONG, LEVELS[1:]))
+IDLE = {"git_check_and_stage", "replace_text", "restore_file"}
+"""Where there may be nothing to do."""
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="dispatch/contract.py, Contract.read: of an agent that has performed nothing, fields are taken "
+    "that only the receipt of an effect could hold",
+)
+@pytest.mark.parametrize("name", [name for name in ACTING if name not in IDLE])
+async def test_at_consultant_nothing_done_is_not_said_to_be_done(name, workshops, sites):
+    case, site = ACTING[name], sites(PAGES)
+    plain, shop = workshops(), workshops()
+    await by_code(case, plain, site)
+    agent = PromptedAgent(nothing_done(SENSIBLE[name]))
+    await shop.run(name, case.run_id, agent, "consultant", **await case.prepare(shop, site))
+    assert world(shop) == world(plain)
+
+
+DOING = [name for name in WRONG if name != "nothing done"]
+
+
+@pytest.mark.parametrize(("name", "wrong", "level"), covering(ACTING, DOING, LEVELS[1:]))
 async def test_above_it_the_output_is_what_the_receipts_say(name, wrong, level, workshops, sites):
     """Nothing that a receipt holds is taken from what an agent says."""
     case, shop = ACTING[name], workshops()
     agent = PromptedAgent(WRONG[wrong](SENSIBLE[name]))
     done = await shop.run(name, case.run_id, agent, level, **await case.prepare(shop, sites(PAGES)))
-    if not done.ok or not done.receipts:
-        return  # refused by the tool, by agent and handler alike, or nothing was done and so nothing settled
+    if not done.ok:
+        return  # what the agent did is not what code would do, and so it does not go on
+    assert done.receipts
     for field in done.output:
         told = [receipt[field] for receipt in done.receipts if field in receipt]
         if told:

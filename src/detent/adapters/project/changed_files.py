@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from detent.adapters.project.backups import Backups
-from detent.adapters.project.effect_notes import read_json
+from detent.adapters.project.effect_notes import read_json, safe
 from detent.adapters.project.git import Git
 from detent.adapters.project.sandbox import Sandbox
 from detent.engine.tools import ToolError
@@ -30,8 +30,15 @@ class Watch:
         self._git = git
         self._backups = backups
 
-    async def before(self, run_id: str) -> dict[str, str | None]:
-        """The state of the files now; their content at the run's first watch is kept."""
+    async def before(self, run_id: str, key: str) -> dict[str, str | None]:
+        """The state of the files before an effect; their content at the run's first watch is kept.
+
+        An effect that is attempted again is told of the state before its first attempt.
+        """
+        first = self._backups.folder(run_id) / "watches" / f"{safe(key)}.json"
+        earlier: dict[str, str | None] | None = read_json(first)
+        if earlier is not None:
+            return earlier
         repository = await self._in_repository()
         hashes = await self._standing(repository)
         note = self._note_path(run_id)
@@ -49,6 +56,7 @@ class Watch:
             # Files that differ from the index because they are missing were missing before.
             missing = [path for path, sha256 in hashes.items() if sha256 is None]
             self._sandbox.keep(note, json.dumps({"tree": tree, "kept": kept, "gone": missing}).encode())
+        self._sandbox.keep(first, json.dumps(hashes).encode())
         return hashes
 
     async def changed(self, run_id: str, before: dict[str, str | None]) -> list[str]:

@@ -62,7 +62,7 @@ class Shell:
         try:
             if not watch or self._watch is None:
                 return await self._run(argv, cwd, env, timeout, check, log)
-            before = await self._watch.before(call.root)
+            before = await self._watch.before(call.root, call.idempotency_key)
             answer = await self._run(argv, cwd, env, timeout, check, log)
             return {**answer, "changed_files": await self._watch.changed(call.root, before)}
         except ToolError as error:

@@ -222,6 +222,32 @@ class TestDoingNothing:
             assert run.data["stdout"] == ("make test in ." if ran else "up to date")
 
 
+class TestValidators:
+    @pytest.mark.parametrize("level", LEVELS)
+    @pytest.mark.parametrize("always", [False, True])
+    async def test_a_validator_may_be_part_of_the_contract(self, bench, level, always):
+        """Asked at every level, round by round; else only where the agent is least trusted."""
+        asked = []
+
+        def harmless(inputs, proposal):
+            asked.append((proposal.round, proposal.final, len(proposal.effects), len(proposal.acts)))
+            return all(effect.args["command"] != "rm" for effect in proposal.effects)
+
+        side = AgentSide(validated=always)
+        for command in ("make test", "rm"):
+            asked.clear()
+            world = World()
+            flow = running(world, side=side, validator=harmless)
+            executor = scripted(calls(("run", {"command": command})))
+            engine = await bench.engine(flow, dispatch=settings(executor, agent(level)))
+            await engine.run("flow")
+            judged = always or level == "collaborator"
+            assert world.ran == (["make test"] if judged else [command])
+            if judged and command == "make test":
+                assert asked == [(1, False, 1, 0), (1, True, 0, 1)]
+            assert bool(asked) is judged
+
+
 class TestRounds:
     async def test_it_acts_looks_at_what_came_of_it_and_acts_again(self, bench):
         world = World()

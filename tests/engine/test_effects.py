@@ -354,6 +354,22 @@ class TestDoubt:
         run = await (await quick.engine(self.flow(world.tool("a", *lost, idempotent=True)))).run("flow")
         assert run.status is Status.WAITING
 
+    async def test_an_effect_on_a_rebuilt_resource_is_repeated(self, bench, world):
+        """The third way out of doubt: a kernel, say, without the cell that may have run."""
+        rebuilt = []
+        tool = world.tool("a", RuntimeError("lost"), rebuild=lambda call: rebuilt.append(call.key))
+        engine = await bench.engine(self.flow(tool))
+        run = await engine.run("flow")
+        assert (run.status, len(world.done), len(rebuilt)) == (Status.SUCCEEDED, 1, 1)
+
+    async def test_a_resource_that_cannot_be_rebuilt_is_a_question(self, bench, world):
+        def rebuild(call):
+            raise OSError("no such kernel")
+
+        engine = await bench.engine(self.flow(world.tool("a", RuntimeError("lost"), rebuild=rebuild)))
+        run = await engine.run("flow")
+        assert (run.status, world.done) == (Status.WAITING, [])
+
     async def test_a_probe_that_finds_it_gives_the_receipt(self, bench, world):
         engine = await bench.engine(
             self.flow(world.tool("a", RuntimeError("lost"), probe=lambda n: {"found": n}))

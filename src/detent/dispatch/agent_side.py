@@ -44,6 +44,8 @@ class AgentSide:
     confirm: Callable[[Effect], str | None] | None = None
     """The question that a person answers before an agent's effect is performed, at whatever level; None: no
     question. What the person says, no or other arguments, reaches the agent."""
+    validated: bool = False
+    """The step's validator is part of its contract: it is asked at every level."""
     stands_alone: bool = False
     """No code can stand in for the agent: refused calls do not end its visit, its own limits do."""
     names_next: bool | None = None

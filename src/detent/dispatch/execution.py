@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from detent.dispatch import gate
 from detent.dispatch.agent import AgentVisit, Asked, Judges
-from detent.dispatch.agent_side import highest_level, is_straight
+from detent.dispatch.agent_side import agent_side, highest_level, is_straight
 from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
 from detent.dispatch.equivalence import Discrepancy
 from detent.dispatch.evidence import DEMOTIONS, Demotion
@@ -282,6 +282,7 @@ class Execution:
             except PatternTimeout as error:  # a failed attempt: the prompt could not be prepared
                 return Asked(attempts=1, failure=Failure.of(error))
         trusted = self.level in (AutonomyLevel.CONSULTANT, AutonomyLevel.APPROVER)
+        trusted = trusted and not agent_side(self.step).validated
         judges = Judges(
             self._judge_round if durable else _no_judge, self._round_over, self._check_proposal, trusted,
             lambda: trusted or (self.step.validator is None and self.own_code.ready),

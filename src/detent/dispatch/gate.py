@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from detent.dispatch.agent_side import agent_side
 from detent.dispatch.autonomy import AutonomyLevel, Check
 from detent.dispatch.equivalence import Discrepancy, canonical_value, differences
 from detent.dispatch.matching import placed_rules
@@ -117,12 +118,12 @@ async def judge_round(
 
     `compare` gives where they differ from what the step's own code would do; its error is the step's error.
     """
+    if _asks_validator(level, step):
+        return await _validated(step, inputs, proposal)
     if level is AutonomyLevel.APPROVER:
         return Judgement(True, Check.NONE)
     if level is AutonomyLevel.CONSULTANT:
         return Judgement(True, Check.CONTRACT)
-    if step.validator is not None:
-        return await _validated(step, inputs, proposal)
     details = await compare()
     return Judgement(not details, Check.COMPARE, details[:MOST_KEPT], max(0, len(details) - MOST_KEPT))
 
@@ -137,19 +138,24 @@ async def judge(
     handler: Callable[[], Awaitable[Side]],
 ) -> Judgement:
     """Accept or reject a proposal. `handler` runs the step's own code; its error is the step's error."""
+    if _asks_validator(level, step):
+        return await _validated(step, inputs, proposal)
     if level is AutonomyLevel.APPROVER:
         return Judgement(True, Check.NONE)
     if level is AutonomyLevel.CONSULTANT:
         details, more = await over(proposal.given, contract.soft_misfits, proposal.given)
         return Judgement(True, Check.CONTRACT, details, more)
-    if step.validator is not None:
-        return await _validated(step, inputs, proposal)
     side = await handler()
     try:
         details, count = compare_sides(step, contract, side, agent)
     except TypeError:  # facts of a type that cannot be compared do not count as equal
         details, count = (Discrepancy("", "type"),), 1
     return Judgement(not count, Check.COMPARE, details, max(0, count - len(details)), handler=side)
+
+
+def _asks_validator(level: AutonomyLevel, step: Step) -> bool:
+    always = agent_side(step).validated
+    return step.validator is not None and (always or level is AutonomyLevel.COLLABORATOR)
 
 
 async def _validated(step: Step, inputs: Mapping[str, Any], proposal: Proposal) -> Judgement:

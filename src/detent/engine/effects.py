@@ -297,12 +297,38 @@ async def _settle(
         if attempts < tool.retry.max_attempts:
             await _did_not_happen(driver, tool, key, type(error).__name__, message_of(error), True, attempts)
             return None
+    may_repeat = number is None or attempts < tool.retry.max_attempts
+    if (
+        tool.rebuild is not None
+        and not running
+        and may_repeat
+        and await _rebuilt(driver, tool, key, attempts)
+    ):
+        if number is None:
+            return await _attempt(driver, tool, key, args)
+        await _did_not_happen(driver, tool, key, type(error).__name__, message_of(error), True, attempts)
+        return None
     question = f"It is not known whether '{tool.name}' happened. Did it?"
     if running:
         question = f"'{tool.name}' did not return in time and cannot be stopped. Did it happen?"
     why = f"{type(error).__name__}: {message_of(error)}" if error else "the worker died"
     await _ask_person(driver, tool, key, args, question, why)
     return None
+
+
+async def _rebuilt(driver: Work, tool: Tool, key: str, attempt: int) -> bool:
+    """Whether the resource of an effect in doubt is again what it was before the effect."""
+    assert tool.rebuild is not None
+    await driver.confirm()
+    try:
+        async with TimeLimit(tool.timeout):
+            await call(tool.rebuild, tool.off_loop, driver.effect_call(key, attempt))
+    except Exception as error:
+        logger.warning(
+            "effect.rebuild_failed", run_id=driver.run.id, tool=tool.name, error=type(error).__name__
+        )
+        return False
+    return True
 
 
 async def _ask_person(

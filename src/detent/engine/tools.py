@@ -85,6 +85,9 @@ class Tool:
     """Effects: takes the same arguments; returns the receipt if it happened, NOT_DONE, or UNKNOWN."""
     idempotent: bool = False
     """Effects: performing twice is the same as once."""
+    rebuild: Callable[..., Any] | None = None
+    """Effects on a resource of the run: takes the `EffectCall` and brings the resource back to what it was
+    before the effect, which is then performed again."""
     wants_call: bool = False
     """The first argument is an `EffectCall`, which has the effect's key."""
     probe_wants_call: bool = False

@@ -191,6 +191,37 @@ class TestGate:
         assert (world.ran, len(executor.calls), run.status) == (["make test"], 2, Status.SUCCEEDED)
 
 
+class TestDoingNothing:
+    @pytest.mark.parametrize("level", LEVELS)
+    async def test_a_claim_to_have_acted_is_not_believed(self, bench, level):
+        """An agent that says "12 passed" without running anything: told once, then code does the step."""
+        world = World()
+        executor = scripted({"output": {"exit_code": 0, "stdout": "12 passed"}, "repeat": True})
+        engine = await bench.engine(running(world), dispatch=settings(executor, agent(level)))
+        run = await engine.run("flow")
+        assert (world.ran, run.data["exit_code"]) == (["make test"], 1)
+        reason = (await result_of(engine, run.id)).fallback_reason
+        if level == "collaborator":
+            assert reason is FallbackReason.VALIDATION_FAILURE
+        else:
+            assert reason is FallbackReason.SCHEMA_VIOLATION
+            assert "nothing was done" in executor.calls[1].prompt
+
+    @pytest.mark.parametrize("level", ["consultant", "approver"])
+    async def test_code_says_from_what_was_looked_up_whether_nothing_is_to_be_done(self, bench, level):
+        def nothing(inputs, lookups):
+            return {"exit_code": 0, "stdout": "up to date"} if ("read", {}, "old") in lookups else None
+
+        claim = {"output": {"exit_code": 7, "stdout": "I looked"}}
+        for replies, ran in (([calls(("read", {})), claim], []), ([claim, claim], ["make test"])):
+            world = World()
+            flow = running(world, side=AgentSide(may_abstain=nothing))
+            engine = await bench.engine(flow, dispatch=settings(scripted(*replies), agent(level)))
+            run = await engine.run("flow")
+            assert world.ran == ran
+            assert run.data["stdout"] == ("make test in ." if ran else "up to date")
+
+
 class TestRounds:
     async def test_it_acts_looks_at_what_came_of_it_and_acts_again(self, bench):
         world = World()
@@ -398,7 +429,8 @@ class TestCommits:
     async def test_an_answer_without_effects_takes_one_commit(self, bench):
         world = World()
         executor = scripted({"output": {"exit_code": 0, "stdout": "nothing to do"}})
-        engine = await bench.engine(running(world), dispatch=settings(executor, agent("consultant")))
+        flow = running(world, side=AgentSide(may_abstain=True))
+        engine = await bench.engine(flow, dispatch=settings(executor, agent("consultant")))
         run = await engine.run("flow")
         entries = await journal(engine, run.id)
         assert [entry.kind for entry in entries] == ["started", "recorded", "moved"]

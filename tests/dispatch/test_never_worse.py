@@ -182,7 +182,13 @@ class TestOddSteps:
             return Outcome(set={"n": 1}, effects=[Effect("post", {"what": "handler"})])
 
         flow = single(
-            Step("work", work, INTENT, effects=("post",), agent=AgentSide(returns=dict[str, int])),
+            Step(
+                "work",
+                work,
+                INTENT,
+                effects=("post",),
+                agent=AgentSide(returns=dict[str, int], may_abstain=True),
+            ),
             tools=[Tool("post", lambda what: posted.append(what))],
         )
         answer = {"n": {"$receipt": "nowhere.number"}}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.config import StepConfig, StepConfigError
 from detent.dispatch.prompt import LEAD_IN
 from detent.dispatch.proposal import Example
@@ -138,7 +139,7 @@ class TestBlocks:
         def work(ctx):
             return Outcome("done")
 
-        step = Step("work", work, INTENT, effects=("mail.post",))
+        step = Step("work", work, INTENT, effects=("mail.post",), agent=AgentSide(may_abstain=True))
         flow = flow_of(
             {"work": ["done", "failed"]},
             {"work": step},

@@ -237,7 +237,7 @@ class AgentVisit:
         if isinstance(answer, str) and not answer.strip():
             raise self.plan.contract.broken([cut if reply.cut else "/: the answer is empty"])
         try:
-            proposal = await self._proposal(answer)
+            proposal = await self._proposal(self._abstained(answer))
         except OutputSchemaValidationError as error:
             if reply.cut:
                 raise self.plan.contract.broken([cut]) from error
@@ -245,6 +245,26 @@ class AgentVisit:
         if reply.cut and isinstance(proposal.given, str):
             raise self.plan.contract.broken([cut])
         return proposal
+
+    def _abstained(self, answer: Any) -> Any:
+        """The answer of an agent that has done nothing of a step with effects, if it may."""
+        acting = self.rounds > 0 and bool(self.plan.contract.effects)
+        failed = isinstance(answer, Mapping) and answer.get("success") is False
+        if self.acts or failed or not acting or not self.judges.quick:
+            return answer
+        may = agent_side(self.plan.step).may_abstain
+        known = None
+        if callable(may):
+            lookups = self.tools.lookups or [
+                (line["tool"], line["args"], line["answer"]) for line in self.ctx.looked
+            ]
+            known = may(self.inputs, lookups)
+        if may is not True and known is None:
+            tools = ", ".join(self.plan.contract.effects)
+            raise self.plan.contract.broken(
+                [f"/: nothing was done. Do the step by calling its tools ({tools}); look first if in doubt"]
+            )
+        return answer if known is None else known
 
     async def _proposal(self, answer: Any) -> Proposal:
         plan = self.plan

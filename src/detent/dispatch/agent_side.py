@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from detent.dispatch.autonomy import AgentRole, AutonomyLevel
 from detent.dispatch.config import StepConfig
@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from detent.engine.outcome import Effect
     from detent.engine.step import Step
     from detent.engine.tools import Tool
+
+
+Lookup: TypeAlias = tuple[str, Mapping[str, Any], Any]
+"""A query of an agent: tool, arguments, answer."""
+Abstaining: TypeAlias = Callable[[Mapping[str, Any], Sequence[Lookup]], Mapping[str, Any] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,10 @@ class AgentSide:
     from_receipts: Callable[[Sequence[Act]], Mapping[str, Any]] | None = None
     """The fields of the output that performed effects settle; None: those of the same name in receipts, then
     in arguments."""
+    may_abstain: bool | Abstaining = False
+    """Whether an agent that is trusted (consultant, approver) may end a step with effects without acting. A
+    function is given the inputs and the answers of its queries, and gives the output if nothing is to be
+    done; None: something is. At collaborator the comparison decides."""
     confirm: Callable[[Effect], str | None] | None = None
     """The question that a person answers before an agent's effect is performed, at whatever level; None: no
     question. What the person says, no or other arguments, reaches the agent."""

@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from detent.dispatch.agent_side import agent_side, offered
+from detent.dispatch.agent_side import Lookup, agent_side, offered
 from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.dispatch.prompt import masked, one_line
 from detent.engine.calls import over
@@ -65,6 +65,8 @@ class AgentTools:
         self._act = act
         """Carries out one effect that an executor asks for in the middle of its own work."""
         self._secrets = secrets
+        self.lookups: list[Lookup] = []
+        """Queries answered so far."""
         self.stopped: BaseException | None = None
         """Error that must end the execution: run taken over, store unavailable, or budget used up."""
 
@@ -132,6 +134,7 @@ class AgentTools:
             ):
                 raise
             raise ToolError("failed", "the reason is withheld, because it contains a secret") from None
+        self.lookups.append((name, dict(args), answer))
         return self.shown(answer)
 
     def shown(self, value: Any) -> Any:

@@ -534,7 +534,7 @@ class Execution:
         done = ", ".join(f"'{tool}'" for tool in dict.fromkeys(foreign))
         text = f"The agent failed after it had done what the step's own code would not do: {done}."
         answer = self.ctx.answer(DIVERGED)
-        if answer is None and self.plan.flow.undoing is None:
+        if answer is None and not self._can_undo():
             choices = [*([ACCEPT] if self._known(acts) is not None else []), BY_CODE, FAIL]
             about = {"done": [{"tool": act.effect.tool, "args": brief(act.effect.args)} for act in acts]}
             question = f"{text} Go on by code from here, accept what was done, or fail?"
@@ -544,6 +544,15 @@ class Execution:
             outcome = await concluded(self.step, TrialContext(self.ctx), known.output)
             return Side.of(self.step, known.output, outcome._replace(by="agent"), None, ())
         raise StepFailed(text)
+
+    def _can_undo(self) -> bool:
+        """Whether the run, or one that it is part of, rolls back what was done when a step fails."""
+        work: Work | None = self.driver
+        while work is not None:
+            if work.flow.undoing is not None:
+                return True
+            work = work.parent
+        return False
 
     def _known(self, acts: Sequence[Act]) -> Proposal | None:
         """What the receipts alone say of the output; None if they do not settle all of it."""

@@ -11,7 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch import prompt
-from detent.dispatch.conclusion import asked_fields, held_by_receipts, known_fields, missing_fields
+from detent.dispatch.conclusion import (
+    asked_fields,
+    fields_of,
+    held_by_receipts,
+    known_fields,
+    missing_fields,
+)
 from detent.dispatch.executor import SchemaHint
 from detent.kernel.plain import digest
 
@@ -65,7 +71,7 @@ class JsonDialect:
             except ValueError:
                 raise contract.broken(["/: is not JSON"]) from None
             answer = answer if contract.text and not isinstance(parsed, str) else parsed
-        if contract.output is not None:
+        if fields_of(contract.output):
             known = known_fields(plan.step, contract.output, acts)
         else:
             inner = answer.get("output") if contract.envelope and isinstance(answer, Mapping) else answer

@@ -94,13 +94,13 @@ class OwnCode:
         found = match(self.ctx, self.step, rehearsed.effects, acts, ordered=True)
         expected = [normal(self.ctx, effect, found.receipts) for effect in rehearsed.effects]
         mine = [*performed, *proposed]
-        compared = len(coming)
-        if rehearsed.side is None and len(expected) > len(performed):
-            # What the handler does next depends on receipts: no more than this can be compared now.
-            mine = mine[: len(expected)]
-            compared = len(mine) - len(performed)
+        # What the handler does from receipts that are not there yet can only be compared once they are.
+        known = expected.index(None) if None in expected else len(expected)
+        open_ended = rehearsed.side is None or None in expected
+        if open_ended and known > len(performed):
+            mine = mine[:known]
         details = effect_differences(self.step, expected[: len(mine)], mine)
-        return details, compared
+        return details, len(mine) - len(performed)
 
     async def side_after(self, acts: Sequence[Act]) -> Side:
         """The handler's side, with the receipts of what was performed filled in.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from detent.engine.context import StepContext, noted, tagged
 from detent.engine.outcome import Effect
 from detent.engine.tools import Tool, ToolError
+from detent.engine.user_errors import Acting
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Body
 from detent.kernel.errors import DetentError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from detent.engine.child import Child
 
 
-class TrialPaused(BaseException):
+class TrialPaused(Acting):
     """A trial has come to an effect that is not performed yet; nothing for a handler to catch."""
 
 

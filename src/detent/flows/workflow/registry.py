@@ -15,6 +15,7 @@ from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from detent.authoring.names import Named, Shelf
+from detent.dispatch.agent_side import Abstaining
 from detent.dispatch.autonomy import AutonomyLevel
 from detent.dispatch.equivalence import CompareRules
 from detent.kernel.errors import ConfigurationError
@@ -71,6 +72,9 @@ class Action(Named):
     from_receipts: FromReceipts | None = None
     """Computes the fields of an agent's output from the effects it had performed; None: fields take the
     values of the same name in receipts, then in arguments."""
+    may_abstain: bool | Abstaining = False
+    """Whether a trusted agent may end it without acting. A function computes the output if nothing is to be
+    done, from the inputs and the answers of queries; None: something is."""
     wants_context: bool = field(init=False, default=False)
     """The handler's first parameter is the step's context."""
 
@@ -301,6 +305,7 @@ def action(
     tells: Callable[[Mapping[str, Any]], tuple[str, str]] | None = None,
     rounds: int = 1,
     from_receipts: FromReceipts | None = None,
+    may_abstain: bool | Abstaining = False,
 ) -> Callable[[F], F]:
     """Make the decorated function an action: the handler of `type: python` steps that name it.
 
@@ -321,7 +326,7 @@ def action(
         lambda function: Action(
             name, _origin(function), function, stripped, tuple(effects), tuple(queries), output_schema,
             rollback, compare, validator, level, opaque, repeatable, holds, blocking, timeout, tells,
-            rounds, from_receipts,
+            rounds, from_receipts, may_abstain,
         )
     )  # fmt: skip
 

@@ -333,14 +333,7 @@ def moves_at_once(asked: Asked) -> Any:
     ]
 
 
-ALL_OR_NOTHING = pytest.mark.xfail(
-    strict=True,
-    reason="dispatch/own_code.py, OwnCode.departures: an effect that the handler makes from the receipt of "
-    "an earlier one of the same reply is compared before that receipt is there, and never equal",
-)
-
-
-@pytest.mark.parametrize("level", [pytest.param("collaborator", marks=ALL_OR_NOTHING), *LEVELS[1:]])
+@pytest.mark.parametrize("level", LEVELS)
 async def test_a_move_in_one_reply_is_right_too(level, workshops, sites):
     case, shop = ACTING["move_file"], workshops()
     said = await case.prepare(shop, sites(PAGES))
@@ -365,11 +358,6 @@ IDLE = {"git_check_and_stage", "replace_text", "restore_file", "apply_fixes", "r
 """Where there may be nothing to do, or what is done leaves no trace."""
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="dispatch/contract.py, Contract.read: of an agent that has performed nothing, fields are taken "
-    "that only the receipt of an effect could hold",
-)
 @pytest.mark.parametrize("name", [name for name in ACTING if name not in IDLE])
 async def test_at_consultant_nothing_done_is_not_said_to_be_done(name, workshops, sites):
     case, site = ACTING[name], sites(PAGES)

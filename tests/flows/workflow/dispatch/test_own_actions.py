@@ -519,11 +519,6 @@ steps:
 """
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="dispatch/format.py, JsonDialect.read: where the handler is annotated with a mapping of no named "
-    "fields, what receipts hold is not looked up and the agent's claim is kept",
-)
 @pytest.mark.parametrize("level", ["consultant", "approver"])
 async def test_what_a_receipt_holds_is_not_an_agents_to_say_without_a_schema_either(project, level):
     """An action that declares no output, performed by an agent that makes up the number."""
@@ -562,11 +557,6 @@ name: one
 steps:
   - {name: work, type: python, action: bill, kwargs: {items: [room, breakfast]}}
 """
-NOT_PASSED_ON = pytest.mark.xfail(
-    strict=True,
-    reason="engine/user_errors.py, failure: of a handler with a time limit, TrialPaused is turned into a "
-    "RuntimeError, so that a trial of a handler that performs fails",
-)
 
 
 def billing(asked):
@@ -575,7 +565,7 @@ def billing(asked):
     return [("ledger.post", {"what": left[0]})] if left else {"numbers": [98, 99]}
 
 
-@pytest.mark.parametrize("timeout", [None, pytest.param(30, marks=NOT_PASSED_ON)])
+@pytest.mark.parametrize("timeout", [None, 30])
 async def test_an_action_acts_in_rounds_by_code_and_by_an_agent_that_is_compared(project, timeout):
     project.plugin(ACTS + ROUNDS.replace("TIMEOUT", str(timeout)))
     project.workflow(BILL)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from detent.dispatch.agent_side import Lookup
 from detent.engine.acts import Act
 from detent.engine.context import StepContext
 from detent.engine.step_failures import StepFailed
@@ -171,12 +172,19 @@ def _restored(acts: Sequence[Act]) -> dict[str, Any]:
     return {"path": named[0] if named else None, "restored": any(act.receipt["restored"] for act in acts)}
 
 
+def _nothing_to_restore(inputs: Mapping[str, Any], lookups: Sequence[Lookup]) -> dict[str, Any] | None:
+    """The output where no file is named."""
+    named = [inputs.get(name) for name in ("path", "target", "source", "changed_files")]
+    return None if any(named) else {"path": None, "restored": False}
+
+
 @action(
     "restore_file",
     intent="Bring a project file back to the content it had before this run changed it.",
     effects=["files.restore"],
     output_schema=Restored,
     from_receipts=_restored,
+    may_abstain=_nothing_to_restore,
 )
 async def restore_file(
     ctx: StepContext,
@@ -194,6 +202,21 @@ async def restore_file(
     return {"path": paths[0], "restored": done.restored}
 
 
+def _nothing_to_replace(inputs: Mapping[str, Any], lookups: Sequence[Lookup]) -> dict[str, Any] | None:
+    """The output where the file was looked at and the text is not in it."""
+    absent = any(
+        (tool == "text.substitute" and answer["count"] == 0)
+        or (
+            tool == "files.read"
+            and args.get("path") == inputs["path"]
+            and not inputs.get("regex")
+            and inputs["find"] not in answer["text"]
+        )
+        for tool, args, answer in lookups
+    )
+    return {"path": inputs["path"], "replacements": 0} if absent else None
+
+
 @action(
     "replace_text",
     intent=(
@@ -203,6 +226,7 @@ async def restore_file(
     queries=["files.read", "text.substitute"],
     output_schema=Replaced,
     rollback="restore_file",
+    may_abstain=_nothing_to_replace,
 )
 async def replace_text(
     ctx: StepContext, path: str, find: str, replace: str, regex: bool = False, count: int = 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+from detent.dispatch.agent_side import Lookup
 from detent.engine.context import StepContext
 from detent.flows.workflow.registry import action
 
@@ -114,6 +116,12 @@ async def git_log(ctx: StepContext, base: str, limit: int = 50) -> Log:
     return found
 
 
+def _nothing_to_stage(inputs: Mapping[str, Any], lookups: Sequence[Lookup]) -> dict[str, Any] | None:
+    """The output where the work tree was looked at and is clean."""
+    clean = any(tool == "git.status" and answer["clean"] for tool, _, answer in lookups)
+    return {"has_changes": False, "files": [], "diff": ""} if clean else None
+
+
 @action(
     "git_check_and_stage",
     intent="Find out whether there is anything to commit and stage it.",
@@ -121,6 +129,7 @@ async def git_log(ctx: StepContext, base: str, limit: int = 50) -> Log:
     queries=["git.status"],
     output_schema=Checked,
     rollback="git_unstage",
+    may_abstain=_nothing_to_stage,
 )
 async def git_check_and_stage(ctx: StepContext, paths: list[str] = EVERYWHERE) -> dict[str, Any]:
     """Stage what changed at the paths (everywhere in the project); what was staged before counts too."""

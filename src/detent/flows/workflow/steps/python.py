@@ -167,7 +167,8 @@ def action_step(
         intent="" if action.holds else action.intent,
         timeout=action.timeout, effects=action.effects, queries=action.queries or None, inputs=inputs,
         agent=AgentSide(
-            returns=returns_of(action.handler), rounds=action.rounds, from_receipts=action.from_receipts
+            returns=returns_of(action.handler), rounds=action.rounds, from_receipts=action.from_receipts,
+            may_abstain=action.may_abstain,
         ),
         validator=action.validator,
         compare=action.compare, max_autonomy=action.max_autonomy, opaque=action.opaque,

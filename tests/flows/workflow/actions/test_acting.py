@@ -396,3 +396,61 @@ TOGETHER: Mapping[str, Any] = {
     "applied": lambda told: ["format"] if any(told) else [],
 }
 """Fields to which all receipts contribute; of everything else, what was done last counts."""
+
+
+# -- nothing to do ------------------------------------------------------------------------------------------
+
+LOOKS = {
+    "another file": [("files.read", {"path": "b.txt"})],
+    "another text": [("text.substitute", {"text": "", "pattern": r"a(\d)", "replace": ""})],
+    "another pattern": [
+        ("files.read", {"path": "a.txt"}),
+        ("text.substitute", {"text": "a1 a2", "pattern": "z", "replace": ""}),
+    ],
+    "another encoding": [("files.read", {"path": "a.txt", "encoding": "utf-16-le"})],
+}
+"""Queries that say nothing about whether the text is in the file."""
+
+
+@pytest.mark.parametrize("regex", [False, True], ids=["text", "regex"])
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("level", LEVELS[1:])
+async def test_an_agent_that_looked_elsewhere_cannot_say_that_there_is_nothing_to_replace(
+    level, look, regex, workshops
+):
+    shop = workshops()
+    shop.write("a.txt", "a1 a2 ")
+    shop.write("b.txt", "nothing")
+
+    def behaviour(asked: Asked) -> Any:
+        return {"path": "a.txt", "replacements": 0} if asked.results else LOOKS[look]
+
+    find = r"a(\d)" if regex else "a1"
+    agent = PromptedAgent(behaviour)
+    done = await shop.run(
+        "replace_text", None, agent, level, path="a.txt", find=find, replace="b", regex=regex
+    )
+    assert done.output == {"path": "a.txt", "replacements": 2 if regex else 1}
+    assert shop.read("a.txt") == ("b b " if regex else "b a2 ")
+
+
+@pytest.mark.parametrize("regex", [False, True], ids=["text", "regex"])
+@pytest.mark.parametrize("level", LEVELS)
+async def test_one_that_has_seen_that_there_is_nothing_need_not_act(level, regex, workshops):
+    shop = workshops()
+    shop.write("a.txt", "words")
+
+    def behaviour(asked: Asked) -> Any:
+        there = asked.result("files.read")
+        if there is None:
+            return [("files.read", {"path": "a.txt"})]
+        if regex and asked.result("text.substitute") is None:
+            return [("text.substitute", {"text": there["text"], "pattern": "z+", "replace": "y"})]
+        return {"path": "a.txt", "replacements": 0}
+
+    agent = PromptedAgent(behaviour)
+    done = await shop.run(
+        "replace_text", None, agent, level, path="a.txt", find="z+", replace="y", regex=regex
+    )
+    assert done.dispatch.mode_used is StepMode.AGENT, done.dispatch
+    assert (done.output, done.performed) == ({"path": "a.txt", "replacements": 0}, [])

@@ -204,16 +204,23 @@ async def restore_file(
 
 def _nothing_to_replace(inputs: Mapping[str, Any], lookups: Sequence[Lookup]) -> dict[str, Any] | None:
     """The output where the file was looked at and the text is not in it."""
-    absent = any(
-        (tool == "text.substitute" and answer["count"] == 0)
-        or (
-            tool == "files.read"
-            and args.get("path") == inputs["path"]
-            and not inputs.get("regex")
-            and inputs["find"] not in answer["text"]
-        )
+    texts = [
+        answer["text"]
         for tool, args, answer in lookups
-    )
+        if tool == "files.read"
+        and args.get("path") == inputs["path"]
+        and args.get("encoding", "utf-8") == "utf-8"
+    ]
+    if inputs.get("regex"):
+        absent = any(
+            tool == "text.substitute"
+            and args.get("text") in texts
+            and args.get("pattern") == inputs["find"]
+            and answer["count"] == 0
+            for tool, args, answer in lookups
+        )
+    else:
+        absent = any(inputs["find"] not in text for text in texts)
     return {"path": inputs["path"], "replacements": 0} if absent else None
 
 

@@ -47,6 +47,7 @@ class Contract:
     names_next: bool
     """The answer must name the next state, because no condition in the table chooses one."""
     effects: Mapping[str, Tool]
+    queries: Mapping[str, Tool]
     spreads: bool
     """The output is merged into the run's data, so it must be a mapping."""
 
@@ -69,6 +70,7 @@ class Contract:
             if side.names_next is not None
             else len(chosen) > 1 and not decided and step.conclude is None,
             {name: tool for name, tool in tools.items() if tool.kind == "effect"},
+            {name: tool for name, tool in tools.items() if tool.kind == "query"},
             step.conclude is None and step.into is None,
         )
 

@@ -78,7 +78,8 @@ def allowed_block(contract: Contract) -> str | None:
     lines = ["ALLOWED"]
     if contract.names_next:
         lines.append(f"next_state: {', '.join(contract.next)}")
-    for tool in contract.effects.values():
+    queries = contract.queries.values() if contract.effects else ()
+    for tool in (*queries, *contract.effects.values()):
         lines.append(f"tool {tool.name}: {one_line(tool.description)}".rstrip(": "))
         args = json.dumps(to_plain(tool.schema), ensure_ascii=False, sort_keys=True)
         lines.append(f"  args: {_visible(args)}")

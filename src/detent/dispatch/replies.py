@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from detent.engine.context import StepContext
     from detent.engine.work import Work
 
-SAID = ("output", "calls")
+SAID = ("output", "calls", "acted")
 """The parts of a reply that are kept outside the journal when they are private or long."""
 
 
@@ -183,10 +183,19 @@ class Replies:
         if not said:
             return dict(record)
         text = encode(said)
-        if not agent_side(self.plan.step).private and len(text) <= LONGEST_KEPT:
+        if not self._private(said) and len(text) <= LONGEST_KEPT:
             return dict(record)
         rest = {part: value for part, value in record.items() if part not in SAID}
         return {**rest, "kept": self.ctx.keep(text)}
+
+    def _private(self, said: Mapping[str, Any]) -> bool:
+        """Whether a reply is kept outside the journal: of a private step, or with calls of a private tool."""
+        if agent_side(self.plan.step).private:
+            return True
+        called = [*(said.get("calls") or ()), *(said.get("acted") or ())]
+        called += _written_calls(said.get("output")) or ()
+        tools = self.ctx.tools
+        return any(item["tool"] in tools and tools[item["tool"]].private for item in called)
 
     async def _read(self, kept: Mapping[str, Any]) -> dict[str, Any]:
         if "kept" not in kept:

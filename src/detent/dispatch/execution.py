@@ -506,6 +506,9 @@ class Execution:
             StepFailed: the agent did what the handler would not have done.
         """
         by_code = self.ctx.answer(DIVERGED) == BY_CODE
+        if FALLBACK not in self.driver.run.records:
+            # From here on code or a person decides, also in a worker that takes the run over.
+            await self.driver.commit_whole(Recorded(FALLBACK, result.to_plain()))
         try:
             rehearsed, found = await self.own_code.matched(acts)
             foreign = tuple(act.effect.tool for act in found.foreign)
@@ -515,9 +518,6 @@ class Execution:
             return await self._diverged(acts, foreign), ()
         assert rehearsed is not None
         assert found is not None
-        if FALLBACK not in self.driver.run.records:
-            # From here on code decides, also in a worker that takes the run over.
-            await self.driver.commit_whole(Recorded(FALLBACK, result.to_plain()))
         if rehearsed.ctx.came_to or rehearsed.side is None:
             self.ctx.occurrences = failed_before(self.driver.run)
             side = await self._timed(self.handle(self.ctx))

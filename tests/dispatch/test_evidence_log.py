@@ -2,9 +2,11 @@
 
 import asyncio
 
+from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.dispatcher import dispatcher_of
 from detent.dispatch.evidence import Tally
 from tests.dispatch.samples import MAIL, agent, forms, scripted, settings
+from tests.dispatch.test_acting import World, calls, running
 
 
 async def tallies(engine):
@@ -42,3 +44,35 @@ async def test_what_is_counted_in_passing_is_written_before_the_engine_is_gone(d
     again = await durable.engine(forms())
     (tally,) = await tallies(again)
     assert tally.asked == "uuuuu"
+
+
+async def test_a_visit_of_many_rounds_is_one_observation_and_its_end_counts(bench):
+    """Counting rounds, an agent that is wrong at every end would score 90 %."""
+
+    async def work(ctx):
+        for number in range(9):
+            await ctx.perform("run", command=str(number))
+        return {"exit_code": 0, "stdout": "", "verdict": "good"}
+
+    schema = {
+        "type": "object",
+        "required": ["exit_code", "stdout", "verdict"],
+        "properties": {
+            "exit_code": {"type": "integer"}, "stdout": {"type": "string"}, "verdict": {"type": "string"}
+        },
+    }  # fmt: skip
+    side = AgentSide(rounds=20, from_receipts=lambda acts: {"exit_code": 0, "stdout": ""})
+    rounds = [calls(("run", {"command": str(number)})) for number in range(9)]
+    for verdict, agreed in (("good", 3), ("bad", 0)):
+        replies = [*rounds, {"output": {"verdict": verdict}}] * 3
+        flow = running(World(), work, schema=schema, side=side)
+        engine = await bench.engine(flow, dispatch=settings(scripted(*replies), agent()))
+        before = await tallies(engine)
+        for _ in range(3):
+            run = await engine.run("flow")
+            assert run.data["verdict"] == "good"
+        await dispatcher_of(engine).evidence.settle()
+        (tally,) = await tallies(engine)
+        seen = before[0] if before else None
+        assert tally.n - (seen.n if seen else 0) == 3
+        assert tally.agreed - (seen.agreed if seen else 0) == agreed

@@ -475,7 +475,7 @@ async def test_a_whole_run_plays_again_with_no_model_and_no_effect(path):
     other = Player(path)
     third = await run_mail(other, nothing_asked, sent, serial="S3")
     assert third.status is Status.FAILED
-    assert "/prompt, line 3" in str(other.mismatches[0])
+    assert "/messages/1/content, line 3" in str(other.mismatches[0])
     assert sent == ["owner of S1"]
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch import gate
+from detent.dispatch.after_effects import AfterEffects
 from detent.dispatch.agent import AgentVisit, Asked, Judges
 from detent.dispatch.agent_side import agent_side, highest_level, is_straight
 from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
@@ -21,15 +22,14 @@ from detent.dispatch.executor import Availability, ExecutorResult, StepExecutor
 from detent.dispatch.executor_errors import DispatchError, OutputSchemaValidationError
 from detent.dispatch.failure import Failure
 from detent.dispatch.gate import Judgement, Rejected, Side
-from detent.dispatch.matching import match, normal
+from detent.dispatch.matching import normal
 from detent.dispatch.own_code import OwnCode, failed_before
 from detent.dispatch.plan import Plan, check_price, facts_of, no_agent_side
 from detent.dispatch.proposal import Proposal
 from detent.dispatch.result import AgentFailure, DispatchResult
 from detent.engine import logger, moves
-from detent.engine.acts import Act
 from detent.engine.context import StepContext
-from detent.engine.outcome import Effect, Hold, Outcome
+from detent.engine.outcome import Effect, Outcome
 from detent.engine.patterns import PatternTimeout
 from detent.engine.performer import called, called_through_ledger, concluded
 from detent.engine.step import WAITS
@@ -37,7 +37,7 @@ from detent.engine.step_failures import StepFailed
 from detent.engine.trial_context import CannotCheck, TrialContext, TrialPaused
 from detent.kernel.entries import Body, Recorded
 from detent.kernel.errors import BudgetExceededError, DetentError, InvalidTransitionError, name_of
-from detent.kernel.plain import brief, digest
+from detent.kernel.plain import digest
 
 if TYPE_CHECKING:
     from detent.dispatch.evidence_log import EvidenceLog
@@ -49,10 +49,6 @@ ASKED = "agent/"
 """Prefix of the keys under which a visit keeps an agent's replies."""
 FALLBACK = "fallback"
 """Key under which a visit keeps the decision that the handler goes on where an agent has acted."""
-DIVERGED = "diverged"
-"""Name of the hold of a run whose agent did what the handler would not have done."""
-BY_CODE, ACCEPT, FAIL = "code", "accept", "fail"
-"""The answers a person may give to it."""
 
 
 @dataclass(slots=True)
@@ -465,7 +461,14 @@ class Execution:
             try:
                 if acts:
                     record = self._result_of_fallback(reason, asked, error, judgement, earlier)
-                    side, remarks = await self._go_on(acts, record)
+                    after = AfterEffects(
+                        self.driver, self.own_code, self._inputs or {},
+                        lambda ctx: self._timed(self.handle(ctx)),
+                    )  # fmt: skip
+                    if FALLBACK not in self.driver.run.records:
+                        # From here on code or a person decides, also in a worker that takes the run over.
+                        await self.driver.commit_whole(Recorded(FALLBACK, record.to_plain()))
+                    side, remarks = await after.go_on(acts)
                 else:
                     if FALLBACK not in self.driver.run.records:
                         # Should the handler act and go on, it does so also in a worker that takes over.
@@ -498,73 +501,6 @@ class Execution:
         self._completed(fallback=True)
         result = self._result_of_fallback(reason, asked, error, judgement, earlier)
         return self._done(side, result, asked, judgement, remarks)
-
-    async def _go_on(self, acts: Sequence[Act], result: DispatchResult) -> tuple[Side, tuple[Body, ...]]:
-        """The handler's side where an agent has acted: it does the rest, and repeats nothing.
-
-        Raises:
-            StepFailed: the agent did what the handler would not have done.
-        """
-        by_code = self.ctx.answer(DIVERGED) == BY_CODE
-        if FALLBACK not in self.driver.run.records:
-            # From here on code or a person decides, also in a worker that takes the run over.
-            await self.driver.commit_whole(Recorded(FALLBACK, result.to_plain()))
-        try:
-            rehearsed, found = await self.own_code.matched(acts)
-            foreign = tuple(act.effect.tool for act in found.foreign)
-        except CannotCheck:
-            rehearsed, found, foreign = None, None, tuple(act.effect.tool for act in acts)
-        if foreign and not (by_code and found is not None):
-            return await self._diverged(acts, foreign), ()
-        assert rehearsed is not None
-        assert found is not None
-        if rehearsed.ctx.came_to or rehearsed.side is None:
-            self.ctx.occurrences = failed_before(self.driver.run)
-            side = await self._timed(self.handle(self.ctx))
-            found = match(self.ctx, self.step, side.effects, found.foreign) if side.effects else found
-            remarks: tuple[Body, ...] = ()
-        else:
-            side, remarks = rehearsed.side, tuple(rehearsed.ctx.said)
-        outcome = found.filled(self.step, side.outcome)
-        self.ctx.proposed = ()
-        self.own_code.account_for(self.driver.run)
-        return replace(side, outcome=outcome, output=found.value(side.output)), remarks
-
-    async def _diverged(self, acts: Sequence[Act], foreign: Sequence[str]) -> Side:
-        """Where the agent did what the handler would not: never on as if nothing had happened."""
-        done = ", ".join(f"'{tool}'" for tool in dict.fromkeys(foreign))
-        text = f"The agent failed after it had done what the step's own code would not do: {done}."
-        answer = self.ctx.answer(DIVERGED)
-        if answer is None and not self._can_undo():
-            choices = [*([ACCEPT] if self._known(acts) is not None else []), BY_CODE, FAIL]
-            about = {"done": [{"tool": act.effect.tool, "args": brief(act.effect.args)} for act in acts]}
-            question = f"{text} Go on by code from here, accept what was done, or fail?"
-            hold = Hold(DIVERGED, "attention", question, choices, about=about)
-            return Side(Outcome(hold=hold), None, None, ())
-        if answer == ACCEPT and (known := self._known(acts)) is not None:
-            outcome = await concluded(self.step, TrialContext(self.ctx), known.output)
-            return Side.of(self.step, known.output, outcome._replace(by="agent"), None, ())
-        raise StepFailed(text)
-
-    def _can_undo(self) -> bool:
-        """Whether the run, or one that it is part of, rolls back what was done when a step fails."""
-        work: Work | None = self.driver
-        while work is not None:
-            if work.flow.undoing is not None:
-                return True
-            work = work.parent
-        return False
-
-    def _known(self, acts: Sequence[Act]) -> Proposal | None:
-        """What the receipts alone say of the output; None if they do not settle all of it."""
-        dialect: Any = self.plan.dialect
-        if not hasattr(dialect, "settled") or not dialect.settled(self.plan, acts):
-            return None
-        try:
-            proposal: Proposal = dialect.read(self.plan, None, (), self.inputs, acts)
-        except OutputSchemaValidationError:
-            return None
-        return proposal
 
     def _result_of_fallback(
         self,

@@ -453,7 +453,8 @@ class TestPaidOnce:
             conclusion(native, {"exit_code": "none"}),
             conclusion(native, fine),
         ]
-        done = await visit(running(World()), *replies, native=native)
+        flow = running(World(), side=AgentSide(may_abstain=True))
+        done = await visit(flow, *replies, native=native)
         assert (done.run.data, len(done.server.asked)) == (fine, 3)
         assert "/exit_code" in done.server.asked[2].body["messages"][-1]["content"]
         assert done.run.spend.input_tokens == 300

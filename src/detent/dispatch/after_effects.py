@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.dispatch.gate import Side
 from detent.dispatch.matching import match
-from detent.dispatch.own_code import OwnCode, failed_before
+from detent.dispatch.own_code import OwnCode, beyond, failed_before
 from detent.engine.acts import Act
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.performer import concluded
@@ -60,9 +60,9 @@ class AfterEffects:
         if rehearsed.side is not None and not rehearsed.ctx.came_to:
             side, remarks = rehearsed.side, tuple(rehearsed.ctx.said)
         else:
-            ctx.occurrences = failed_before(run)
+            ctx.begin_again(failed_before(run))
             side = await self.handle(ctx)
-            found = match(ctx, own.step, side.effects, found.foreign) if side.effects else found
+            found = match(ctx, own.step, side.effects, beyond(rehearsed.ctx, acts))
         outcome = found.filled(own.step, side.outcome)
         ctx.proposed = ()
         own.account_for(run)

@@ -103,6 +103,8 @@ class Judges:
     """No code of the project runs for a judgement, so that a reply may be committed after it."""
     ready: Callable[[], bool] = lambda: False
     """Whether the end of the visit can be judged without running code of the project."""
+    question: Callable[[Effect], str | None] = lambda effect: None
+    """What the handler would have a person asked before an effect."""
 
 
 @dataclass
@@ -132,7 +134,8 @@ class AgentVisit:
         self.replies = Replies(
             self.driver, plan, self.ctx, self.executor, self.tools, self.settings, durable=self.durable
         )
-        self.rounds = side.rounds
+        # Effects that are carried out with the answer need code that concludes from their receipts.
+        self.rounds = side.rounds if side.dialect is not None else max(1, side.rounds)
         most: int = getattr(self.executor, "max_turns", MOST_REPLIES)
         self.most_replies = most + max(0, side.rounds - 1)
         self.conversation = Conversation()
@@ -250,7 +253,7 @@ class AgentVisit:
         """The answer of an agent that has done nothing of a step with effects, if it may."""
         acting = self.rounds > 0 and bool(self.plan.contract.effects)
         failed = isinstance(answer, Mapping) and answer.get("success") is False
-        if self.acts or failed or not acting or not self.judges.quick:
+        if any(act.happened for act in self.acts) or failed or not acting or not self.judges.quick:
             return answer
         may = agent_side(self.plan.step).may_abstain
         known = None
@@ -410,11 +413,16 @@ class AgentVisit:
             now, effects = effects[: self._judged], effects[self._judged :]
             self._judged -= len(now)
             keyed = [(self.ctx.next_key(effect), effect) for effect in now]
-            confirm = agent_side(self.plan.step).confirm
-            await self.ctx.perform_round(keyed, withhold=withhold and not effects, confirm=confirm)
+            withheld = withhold and not effects
+            await self.ctx.perform_round(keyed, withhold=withheld, confirm=self._question)
             for key, effect in keyed:
                 texts.append(result_text(self._shown(self._come_to(key, effect))))
         return texts
+
+    def _question(self, effect: Effect) -> str | None:
+        own = agent_side(self.plan.step).confirm
+        question = None if own is None else own(effect)
+        return question if question is not None else self.judges.question(effect)
 
     def _come_to(self, key: str, effect: Effect) -> Act:
         settled = self.ctx.come_to(key)

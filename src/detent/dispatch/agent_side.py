@@ -32,8 +32,8 @@ class AgentSide:
     """The soft contract; None reads the handler's return annotation."""
     rounds: int = 1
     """How often an agent may act in one visit. After the last time, the output is concluded from the receipts
-    and the agent is asked only for what they do not hold. With 0, its effects are carried out together with
-    its answer, once that is accepted."""
+    and the agent is asked only for what they do not hold. With 0, and a dialect of its own, its effects are
+    carried out together with its answer, once that is accepted."""
     from_receipts: Callable[[Sequence[Act]], Mapping[str, Any]] | None = None
     """The fields of the output that performed effects settle; None: those of the same name in receipts, then
     in arguments."""

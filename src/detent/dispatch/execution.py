@@ -282,6 +282,7 @@ class Execution:
         judges = Judges(
             self._judge_round if durable else _no_judge, self._round_over, self._check_proposal, trusted,
             lambda: trusted or (self.step.validator is None and self.own_code.ready),
+            self.own_code.question,
         )  # fmt: skip
         self.visit = AgentVisit(
             self.driver, self.plan, self.ctx, self.inputs, executor, self.facts, self.planner.settings,
@@ -474,7 +475,7 @@ class Execution:
                         # Should the handler act and go on, it does so also in a worker that takes over.
                         record = self._result_of_fallback(reason, asked, error, judgement, earlier)
                         self.ctx.with_round = (Recorded(FALLBACK, record.to_plain()),)
-                    self.ctx.occurrences = failed_before(self.driver.run)
+                    self.ctx.begin_again(failed_before(self.driver.run))
                     side = await self._timed(self.handle(self.ctx))
                     self.own_code.account_for(self.driver.run)
             except BudgetExceededError:  # the handler itself spends, and the run is out of budget

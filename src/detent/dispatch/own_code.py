@@ -15,6 +15,7 @@ from detent.dispatch.gate import Side
 from detent.dispatch.matching import Match, effect_differences, match, normal, placed_rules
 from detent.engine import moves
 from detent.engine.acts import Act
+from detent.engine.effects import AFTER_FAILURE
 from detent.engine.outcome import Effect
 from detent.engine.trial_context import TrialContext, TrialPaused
 from detent.kernel.effect_key import action_of, effect_key, occurrence_of
@@ -37,7 +38,16 @@ class Rehearsed:
     def effects(self) -> tuple[Effect, ...]:
         """The effects it makes, in order, as far as the trial went."""
         first = tuple(effect for _, effect in self.ctx.came_to)
-        return first if self.side is None else (*first, *self.side.effects)
+        return first if self.side is None else (*first, *self.proposals)
+
+    @property
+    def proposals(self) -> tuple[Effect, ...]:
+        """The effects of its outcome; equal ones are performed once."""
+        effects = () if self.side is None else self.side.effects
+        distinct: dict[str, Effect] = {}
+        for effect in effects:
+            distinct.setdefault(effect.identity(self.ctx.step.name), effect)
+        return tuple(distinct.values())
 
 
 class OwnCode:
@@ -128,10 +138,14 @@ class OwnCode:
     async def matched(self, acts: Sequence[Act]) -> tuple[Rehearsed, Match]:
         """The handler's effects beside those performed, which are foreign until they are seen there."""
         rehearsed = await self.rehearse()
-        settled = {key for key, _ in rehearsed.ctx.came_to}
-        rest = [act for act in acts if act.key not in settled]
-        proposals = rehearsed.side.effects if rehearsed.side is not None else ()
-        return rehearsed, match(self.ctx, self.step, proposals, rest)
+        return rehearsed, match(self.ctx, self.step, rehearsed.proposals, beyond(rehearsed.ctx, acts))
+
+    def question(self, effect: Effect) -> str | None:
+        """What the handler has a person asked before it performs an effect, as far as it was rehearsed."""
+        if self.rehearsed is None:
+            return None
+        trial = self.rehearsed.ctx
+        return next((trial.questions.get(key) for key, own in trial.came_to if own == effect), None)
 
     def account_for(self, run: Run) -> None:
         """Give the handler's coming proposals keys that no settled effect of the visit has."""
@@ -142,13 +156,22 @@ class OwnCode:
         self.ctx.occurrences = counts
 
 
+def beyond(trial: TrialContext, acts: Sequence[Act]) -> list[Act]:
+    """The acts that a trial of the handler has not come to while it went on."""
+    settled = {key for key, _ in trial.came_to}
+    return [act for act in acts if act.key not in settled]
+
+
 def failed_before(run: Run) -> Mapping[str, int]:
-    """How many equal effects of the agent failed before any that happened: the handler tries those afresh."""
+    """How many equal effects of the agent failed, or were left out because of one that did, before any that
+    happened: the handler tries those afresh.
+    """
     counts: dict[str, int] = {}
     for key, settled in run.settled.items():
         action = action_of(key)
         number = counts.get(action, 0)
-        failed = "code" in settled and settled.get("by") == "agent"
+        undone = "code" in settled or settled.get("why") == AFTER_FAILURE
+        failed = undone and settled.get("by") == "agent"
         if failed and key == effect_key(action, run.visit, number):
             counts[action] = number + 1
     return counts

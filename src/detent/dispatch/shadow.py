@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from detent.dispatch import gate
@@ -26,6 +26,7 @@ from detent.engine.step import Step
 from detent.engine.trial_context import CannotCheck, TrialPaused
 from detent.engine.work import Work
 from detent.kernel.budget import NOTHING, Spend
+from detent.kernel.effect_key import effect_key
 from detent.kernel.entries import EffectDone, Ended, Moved, Noted, Proposed
 from detent.kernel.errors import Fenced, StoreUnavailable
 from detent.kernel.plain import copied
@@ -92,6 +93,7 @@ class Shadow:
         before.proposal, before.done, before.round = None, {}, 0
         execution = self.execution.then(before)
         self.acts = [act for act in await execution.ctx.acts() if act.happened]
+        before.settled = _keyed_as_asked_for(execution, self.acts)
         clock = execution.driver.clock
         side = "agent" if agent else "handler"
         began = clock.elapsed()
@@ -167,6 +169,10 @@ class Shadow:
         return self._compared(execution, handler, self.answer.side), NOTHING
 
     def _compared(self, execution: Execution, handler: gate.Side, agent: gate.Side) -> dict[str, Any]:
+        counted = agent if self.answer.result.mode_used is StepMode.AGENT else handler
+        if self.acts:  # what the side that counted did, in however many rounds
+            done = replace(counted, effects=tuple(act.asked or act.effect for act in self.acts))
+            handler, agent = (done if side is counted else side for side in (handler, agent))
         handler, agent = (execution.own_code.filled(side, self.acts) for side in (handler, agent))
         if self.whole:
             handler, agent = _bare(execution.step, handler), _bare(execution.step, agent)
@@ -192,6 +198,23 @@ def _bare(step: Step, side: gate.Side) -> gate.Side:
     """A side as the journal records it: its outcome, and its effects without their keys."""
     effects = tuple(Effect(effect.tool, effect.args) for effect in side.effects)
     return gate.Side.of(step, side.outcome, side.outcome, side.to, effects)
+
+
+def _keyed_as_asked_for(execution: Execution, acts: Sequence[Act]) -> dict[str, dict[str, Any]]:
+    """Settled effects by the keys under which whoever goes on with receipts asks for them."""
+    ctx, step = execution.ctx, execution.step
+    counts: dict[str, int] = {}
+    settled: dict[str, dict[str, Any]] = {}
+    for act in acts:
+        args = dict(act.effect.args)
+        if act.effect.tool in ctx.tools:
+            tool = ctx.tools[act.effect.tool]
+            given = () if tool.given is None else tool.given(ctx)
+            args = tool.normal({name: value for name, value in args.items() if name not in given})
+        action = Effect(act.effect.tool, args).identity(step.name)
+        settled[effect_key(action, ctx.run.visit, counts.get(action, 0))] = dict(act.settled)
+        counts[action] = counts.get(action, 0) + 1
+    return settled
 
 
 async def settled_since(driver: Work, before: Run) -> dict[str, dict[str, Any]]:

@@ -448,6 +448,14 @@ class StepContext:
             raise ToolError(DENIED, why.partition(": ")[2])
         return copied(settled["receipt"])
 
+    def begin_again(self, occurrences: Mapping[str, int]) -> None:
+        """Begin a new pass through the step from its top, by somebody else than the one before.
+
+        `occurrences` are counted as if this pass had already come to them.
+        """
+        self._settled = self._ordered = 0
+        self.occurrences, self.proposed = occurrences, ()
+
     def next_key(self, effect: Effect) -> str:
         """The key of an effect that this pass through the step comes to now."""
         action = effect.identity(self.step.name)

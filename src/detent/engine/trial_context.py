@@ -44,6 +44,8 @@ class TrialContext(StepContext):
         """Notes and tags, which a caller that adopts the trial commits."""
         self.came_to: Sequence[tuple[str, Effect]] = ()
         """The effects that the handler performs and goes on, with their keys, as far as the trial went."""
+        self.questions: Mapping[str, str] = {}
+        """What a person is to be asked before effects of `came_to`, by key."""
         self.paused = False
         """The trial ended at an effect that is not performed yet: the last of `came_to`."""
 
@@ -80,6 +82,8 @@ class TrialContext(StepContext):
         effect = Effect(tool, self.tools.get(tool, "effect").normal(args), effect_key)
         key = self.next_key(effect)
         self.came_to = [*self.came_to, (key, effect)]
+        if confirm is not None:
+            self.questions = {**self.questions, key: confirm}
         if key not in self._run.settled:
             self.paused = True
             raise TrialPaused

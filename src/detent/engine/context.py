@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from detent.engine.acts import Act
 from detent.engine.calls import TimeLimit, call
 from detent.engine.confirmation import DENIED
+from detent.engine.notes import noted, tagged
 from detent.engine.offloaded import blob_of, kept_beside
 from detent.engine.outcome import Effect, Receipt
 from detent.engine.placeholders import written
@@ -28,7 +29,7 @@ from detent.kernel.budget import NOTHING, Budget, Spend
 from detent.kernel.caller import line_of
 from detent.kernel.effect_key import action_of
 from detent.kernel.effect_key import effect_key as keyed
-from detent.kernel.entries import Body, EffectDone, Noted, Recorded, Tagged
+from detent.kernel.entries import Body, EffectDone, Noted, Recorded
 from detent.kernel.errors import ConfigurationError, InvalidValue
 from detent.kernel.guards import dig
 from detent.kernel.placeholders import receipts_in
@@ -707,19 +708,6 @@ class StepContext:
     async def kept(self, reference: Mapping[str, Any]) -> bytes | None:
         """The kept value, or None when it was purged."""
         return await self._driver.log.blob(reference["$blob"])
-
-
-def noted(topic: Any, spend: Any, body: Mapping[str, Any]) -> Noted:
-    """A note, with its values checked."""
-    if type(spend) is not Spend:
-        right = 'a Spend; what a note says is given by name, as in ctx.note("weighed", kg=4)'
-        raise checks.refuse("The spend of a note", spend, right)
-    return Noted(checks.name("The topic of a note", topic), to_plain(body), spend)
-
-
-def tagged(add: Iterable[Any], remove: Any) -> Tagged:
-    """A change of tags, with its values checked."""
-    return Tagged(checks.names("tags", add), checks.names("remove", remove))
 
 
 def kept_answer(value: Any, function: Callable[..., Any]) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from detent.engine.context import StepContext, noted, tagged
+from detent.engine.context import StepContext
+from detent.engine.notes import noted, tagged
 from detent.engine.outcome import Effect
 from detent.engine.tools import Tool, ToolError
 from detent.engine.user_errors import Acting

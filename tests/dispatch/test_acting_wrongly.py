@@ -8,10 +8,12 @@ import pytest
 
 from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.config import StepConfig
-from detent.engine.tools import ToolError
+from detent.dispatch.equivalence import CompareRules
+from detent.engine.step import Step
+from detent.engine.tools import Tool, ToolError
 from detent.kernel.entries import Noted
 from detent.kernel.status import Status
-from tests.dispatch.samples import agent, result_of, scripted, settings
+from tests.dispatch.samples import INTENT, agent, result_of, scripted, settings, single
 from tests.dispatch.test_acting import World, calls, running
 from tests.engine.conftest import journal
 
@@ -144,3 +146,46 @@ async def test_a_shadow_agrees_only_if_it_would_do_the_same(bench, style, replie
     assert world.ran == ["make test"]
     (note,) = [e.body for e in await journal(engine, done.id) if isinstance(e.body, Noted)]
     assert note.body["outcome"] == outcome
+
+
+@pytest.mark.parametrize("level", ["consultant", "approver"])
+async def test_a_receipt_that_breaks_the_contract_is_not_replaced_by_the_agents_word(bench, level):
+    """The handler's own conclusion is used: it stands for what the receipt says."""
+    world = World()
+    schema = {
+        "type": "object",
+        "required": ["exit_code", "stdout"],
+        "properties": {"exit_code": {"type": "string"}, "stdout": {"type": "string"}},
+    }
+    claim = {"output": {"exit_code": "0", "stdout": "fine"}, "repeat": True}
+    flow = running(world, schema=schema)
+    executor = scripted(calls(run("make test")), claim)
+    engine = await bench.engine(flow, dispatch=settings(executor, agent(level)))
+    done = await engine.run("flow")
+    assert (world.ran, done.data["exit_code"]) == (["make test"], 1)
+
+
+@pytest.mark.parametrize("style", ["proposes", "performs"])
+async def test_what_may_vary_in_an_output_may_not_in_an_effect(bench, style):
+    paid = []
+
+    def pay(amount: float) -> dict[str, float]:
+        paid.append(amount)
+        return {"amount": amount}
+
+    async def proposes(ctx):
+        return {"amount": ctx.propose("pay", amount=100.0).amount}
+
+    async def performs(ctx):
+        return await ctx.perform("pay", amount=100.0)
+
+    step = Step(
+        "work", performs if style == "performs" else proposes, INTENT, effects=("pay",), inputs=(),
+        output_schema={"type": "object", "properties": {"amount": {"type": "number"}}},
+        compare=CompareRules(float_rel_tol=0.1),
+    )  # fmt: skip
+    executor = scripted(calls(("pay", {"amount": 105.0})))
+    flow = single(step, tools=[Tool("pay", pay)])
+    engine = await bench.engine(flow, dispatch=settings(executor, agent()))
+    done = await engine.run("flow")
+    assert (done.status, paid) == (Status.SUCCEEDED, [100.0])

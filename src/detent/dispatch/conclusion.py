@@ -29,16 +29,21 @@ def known_fields(step: Step, schema: Mapping[str, Any] | None, acts: Sequence[Ac
         return dict(to_plain(own(performed)))
     known: dict[str, Any] = {}
     for name, part in fields_of(schema).items():
-        for value in _candidates(name, performed):
-            if not misfits(value, _alone(part, schema)):
-                known[name] = copied(value)
-                break
+        held = _held(name, [act.receipt for act in performed])
+        if held:  # also one that breaks the contract: it is not replaced by an agent's word
+            known[name] = copied(held[-1])
+            continue
+        fitting = [
+            value
+            for value in _held(name, [act.effect.args for act in performed])
+            if not misfits(value, _alone(part, schema))
+        ]
+        if fitting:
+            known[name] = copied(fitting[-1])
     return known
 
 
-def _candidates(name: str, performed: Sequence[Act]) -> list[Any]:
-    """What receipts and arguments say under a name, in order of preference."""
-    sources = [act.receipt for act in reversed(performed)] + [act.effect.args for act in reversed(performed)]
+def _held(name: str, sources: Sequence[Any]) -> list[Any]:
     return [source[name] for source in sources if isinstance(source, Mapping) and name in source]
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from detent.dispatch.agent_side import agent_side
 from detent.dispatch.autonomy import AutonomyLevel, Check
 from detent.dispatch.equivalence import Discrepancy, canonical_value, differences
-from detent.dispatch.matching import placed_rules
+from detent.dispatch.matching import effect_differences, placed_rules
 from detent.dispatch.proposal import Proposal, Verdict
 from detent.engine.calls import call, over
 from detent.engine.outcome import Effect, Outcome, additions
@@ -103,8 +103,13 @@ def compare_sides(
             Side.of(step, side.outcome, side.outcome, side.to, side.effects) for side in (left, right)
         )
     schema = {"type": "object", "properties": {"output": contract.output}} if contract.output else None
-    rules = placed_rules(step)
-    return differences(left.document(), right.document(), rules, schema=schema, limit=MOST_KEPT)
+    one, other = left.document(), right.document()
+    first = effect_differences(step, left.effects, right.effects)
+    if not first:
+        one["effects"] = other["effects"] = []
+    details, count = differences(one, other, placed_rules(step), schema=schema, limit=MOST_KEPT)
+    rest = [detail for detail in details if not detail.pointer.startswith("/effects")]
+    return (*first, *rest)[:MOST_KEPT], count - (len(details) - len(rest)) + len(first)
 
 
 async def judge_round(

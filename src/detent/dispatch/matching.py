@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.equivalence import CompareRules, Discrepancy, canonical_value, differences
@@ -11,6 +11,7 @@ from detent.engine.acts import Act
 from detent.engine.outcome import Effect, Outcome, Receipt, Text
 from detent.engine.placeholders import written
 from detent.kernel.placeholders import LITERAL, STAND_IN, TEXT, fill, receipts_in
+from detent.kernel.plain import to_plain
 
 if TYPE_CHECKING:
     from detent.engine.context import StepContext
@@ -133,11 +134,13 @@ def effect_differences(
     one, other = (
         {"effects": [*before, *(effect_document(effect) for effect in side)]} for side in (left, right)
     )
-    return differences(one, other, placed_rules(step))[0]
+    # What may vary in an output by a little may not in an effect: only named places may.
+    rules = replace(placed_rules(step), float_rel_tol=0.0, text="exact")
+    return differences(one, other, rules)[0]
 
 
 def effect_document(effect: Effect | None) -> Any:
     """An effect as it is compared."""
     if effect is None:
         return None
-    return {"tool": effect.tool, "args": canonical_value(effect.args)}
+    return {"tool": effect.tool, "args": canonical_value(to_plain(effect.args))}

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import claims
-from detent.engine.confirmation import CONFIRM, check_answer
+from detent.engine.confirmation import CONFIRM, check_answer, kept_answer
 from detent.engine.driver import Driver
 from detent.engine.effects import AGAIN, HAPPENED, SKIP
 from detent.engine.journal_reader import load, read
@@ -160,7 +160,9 @@ async def release(active: ActiveRuns, run_id: str, answer: Any, hold: str, by: s
                 f"Answers: {', '.join(held.choices)}."
             )
         if held.why == CONFIRM:
-            check_answer(driver.flow.tools.get(held.about["tool"], "effect"), plain)
+            tool = driver.flow.tools.get(held.about["tool"], "effect")
+            check_answer(tool, plain)
+            plain = kept_answer(driver, tool, plain)
         bodies: list[Body] = [Released(held.name, plain, by)]
         if held.name in ("takeovers", "driver") and plain == "cancel":
             why = "its workers kept dying" if held.name == "takeovers" else "it could not be driven"

@@ -17,7 +17,7 @@ from detent.engine.tools import Tool
 from detent.kernel.effect_key import action_of, effect_key
 from detent.kernel.entries import Body, EffectSkipped, Held, Proposed
 from detent.kernel.errors import ConfigurationError
-from detent.kernel.plain import brief, digest, encode, writable
+from detent.kernel.plain import brief, decode, digest, encode, writable
 
 if TYPE_CHECKING:
     from detent.engine.work import Work
@@ -51,7 +51,13 @@ async def decide(
     if answer == YES:
         return True
     if isinstance(answer, Mapping) and EDIT in answer:
-        await driver.commit(*pending, *_edited(driver, tool, item, answer[EDIT], by))
+        edited = answer[EDIT]
+        if set(edited) == {"$blob", "size"}:
+            raw = await driver.log.blob(edited["$blob"])
+            if raw is None:
+                raise ConfigurationError(f"What '{tool.name}' was changed to was purged meanwhile.")
+            edited = decode(raw)
+        await driver.commit(*pending, *_edited(driver, tool, item, edited, by))
         return None
     reason = answer.get(NO) if isinstance(answer, Mapping) else None
     return EffectSkipped(key, tool.name, by, f"{DENIED}: {reason}" if reason else DENIED)
@@ -87,6 +93,15 @@ def check_answer(tool: Tool, answer: Any) -> None:
     raise ConfigurationError(
         f'A confirmation takes "{YES}", "{NO}", {{"{NO}": "<why>"}} or {{"{EDIT}": {{<arguments>}}}}.'
     )
+
+
+def kept_answer(driver: Work, tool: Tool, answer: Any) -> Any:
+    """An answer as the journal keeps it: arguments of a private tool are kept outside."""
+    if not (tool.private and isinstance(answer, Mapping) and EDIT in answer):
+        return answer
+    blob = blob_of(encode(answer[EDIT]))
+    driver.keep(blob)
+    return {EDIT: kept_beside(blob.body)}
 
 
 async def _preview(tool: Tool, args: Mapping[str, Any]) -> str | None:

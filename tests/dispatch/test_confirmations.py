@@ -173,3 +173,34 @@ class TestHandlers:
         run = await answered(engine, run, answer)
         assert (run.status, world.ran) == (Status.SUCCEEDED, ran)
         assert seen == (["denied"] if answer == "no" else [])
+
+
+class TestAFallbackAfterAWord:
+    """What a person has said holds for whoever performs the step."""
+
+    @staticmethod
+    def flow(world: World, style: str):
+        async def performs(ctx):
+            return await ctx.perform("run", command="make test")
+
+        side = AgentSide(rounds=3, confirm=asked_about("run"))
+        return running(world, performs if style == "performs" else None, side=side)
+
+    @pytest.mark.parametrize("style", ["proposes", "performs"])
+    @pytest.mark.parametrize("level", ["collaborator", "consultant"])
+    async def test_a_no_is_not_overridden(self, bench, style, level):
+        world = World()
+        executor = scripted(calls(TEST), {"error": "permanent"})
+        engine = await bench.engine(self.flow(world, style), dispatch=settings(executor, agent(level)))
+        run = await answered(engine, await engine.run("flow"), {"no": "not today"})
+        assert (run.status, world.ran) == (Status.FAILED, [])
+
+    @pytest.mark.parametrize("style", ["proposes", "performs"])
+    @pytest.mark.parametrize("level", ["collaborator", "consultant"])
+    async def test_an_edited_effect_stands_for_the_one_that_was_asked_for(self, bench, style, level):
+        world = World()
+        executor = scripted(calls(TEST), {"error": "permanent"})
+        engine = await bench.engine(self.flow(world, style), dispatch=settings(executor, agent(level)))
+        run = await answered(engine, await engine.run("flow"), {"edit": {"command": "make check"}})
+        assert (run.status, world.ran) == (Status.SUCCEEDED, ["make check"])
+        assert run.data["stdout"] == "make check in ."

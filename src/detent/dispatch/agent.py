@@ -428,7 +428,7 @@ class AgentVisit:
         settled = self.ctx.come_to(key)
         act = Act(key, effect, settled)
         if "key" in settled:  # a person has put another one in its place
-            act = Act(settled["key"], Effect(settled["tool"], settled["args"]), settled, asked=effect)
+            act = Act(key, Effect(settled["tool"], settled["args"]), settled, asked=effect)
         self.acts.append(act)
         return act
 

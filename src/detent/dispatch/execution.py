@@ -450,7 +450,8 @@ class Execution:
         """The handler's outcome, computed once: reused if the gate already ran the handler."""
         await self.driver.log.flush()
         attempts = asked.attempts if asked is not None else earlier.attempts if earlier is not None else 0
-        acts = [act for act in await self.ctx.acts(by="agent") if act.happened]
+        every = await self.ctx.acts(by="agent")
+        acts = [act for act in every if act.happened]
         remarks: tuple[Body, ...] = ()
         side = judgement.handler if judgement is not None else None
         rehearsed = self.own_code.rehearsed
@@ -478,6 +479,7 @@ class Execution:
                     self.ctx.begin_again(failed_before(self.driver.run))
                     side = await self._timed(self.handle(self.ctx))
                     self.own_code.account_for(self.driver.run)
+                self.own_code.check_denied(side.outcome.effects, every)
             except BudgetExceededError:  # the handler itself spends, and the run is out of budget
                 raise
             except Exception as broken:

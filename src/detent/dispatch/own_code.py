@@ -15,8 +15,10 @@ from detent.dispatch.gate import Side
 from detent.dispatch.matching import Match, effect_differences, match, normal, placed_rules
 from detent.engine import moves
 from detent.engine.acts import Act
+from detent.engine.confirmation import DENIED
 from detent.engine.effects import AFTER_FAILURE
 from detent.engine.outcome import Effect
+from detent.engine.step_failures import StepFailed
 from detent.engine.trial_context import TrialContext, TrialPaused
 from detent.kernel.effect_key import action_of, effect_key, occurrence_of
 
@@ -146,6 +148,16 @@ class OwnCode:
             return None
         trial = self.rehearsed.ctx
         return next((trial.questions.get(key) for key, own in trial.came_to if own == effect), None)
+
+    def check_denied(self, effects: Sequence[Effect], acts: Sequence[Act]) -> None:
+        """Raise `StepFailed` if a person has denied one of the handler's effects in this visit."""
+        for act in acts:
+            if not str(act.settled.get("why") or "").startswith(DENIED):
+                continue
+            for effect in effects:
+                pair = normal(self.ctx, effect), normal(self.ctx, act.effect)
+                if pair[0] is not None and not effect_differences(self.step, [pair[0]], [pair[1]]):
+                    raise StepFailed(f"A person has denied '{effect.tool}' ({act.settled['why']}).")
 
     def account_for(self, run: Run) -> None:
         """Give the handler's coming proposals keys that no settled effect of the visit has."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from detent.engine.acts import Act
+from detent.engine.acts import Act, acts_of
 from detent.engine.calls import TimeLimit, call
 from detent.engine.confirmation import DENIED
 from detent.engine.notes import noted, tagged
@@ -442,7 +442,11 @@ class StepContext:
                 raise StepChanged(step.name, tool)
             await self._act([(key, effect)], side=side, confirm=confirm)
         self._ordered += not side
-        settled = self.come_to(key)
+        return self._given_back(self.come_to(key))
+
+    @staticmethod
+    def _given_back(settled: Mapping[str, Any]) -> Any:
+        """The receipt of a settled effect; raises how it failed, or that a person has denied it."""
         if "code" in settled:
             raise ToolError(settled["code"], settled["message"])
         if (why := str(settled.get("why") or "")).startswith(DENIED):
@@ -484,21 +488,7 @@ class StepContext:
     async def acts(self, by: str | None = None) -> list[Act]:
         """The settled effects of the visit, in order, those not committed yet included."""
         run, log = self._run, self._driver.log
-        settled = dict(run.settled)
-        for body in log.withheld if run is self._driver.run else ():
-            if isinstance(body, EffectDone) and run.proposal is not None:
-                item = next(item for item in run.proposal.effects if item["key"] == body.key)
-                settled[body.key] = {"receipt": body.receipt, **item, "by": run.proposal.by}
-        acts: list[Act] = []
-        for key, outcome in settled.items():
-            if by is not None and outcome.get("by") != by:
-                continue
-            args = outcome.get("args") or {}
-            if set(args) == {"$blob", "size"}:
-                raw = await log.blob(args["$blob"])
-                args = {} if raw is None else decode(raw)
-            acts.append(Act(key, Effect(str(outcome.get("tool") or "unknown"), args), outcome))
-        return acts
+        return await acts_of(run, log.withheld if run is self._driver.run else (), log.blob, by)
 
     async def perform_round(
         self,

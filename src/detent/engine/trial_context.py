@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 from detent.engine.context import StepContext
 from detent.engine.notes import noted, tagged
 from detent.engine.outcome import Effect
-from detent.engine.tools import Tool, ToolError
+from detent.engine.tools import Tool
 from detent.engine.user_errors import Acting
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Body
 from detent.kernel.errors import DetentError
-from detent.kernel.plain import copied
 
 if TYPE_CHECKING:
     from detent.engine.child import Child
@@ -88,11 +87,7 @@ class TrialContext(StepContext):
         if key not in self._run.settled:
             self.paused = True
             raise TrialPaused
-        self._settled += 1
-        settled = self._run.settled[key]
-        if "code" in settled:
-            raise ToolError(settled["code"], settled["message"])
-        return copied(settled["receipt"])
+        return self._given_back(self.come_to(key))
 
     async def perform_round(
         self, effects: Sequence[tuple[str, Effect]], *, withhold: bool = False, confirm: Any = None

@@ -504,7 +504,7 @@ async def test_a_receipt_that_breaks_the_contract_is_not_an_agents_to_mend(place
     executor = ScriptedStepExecutor({"work": repeated(KINDS["effect"].truth)})
     ended = await perform(place, "effect", "collaborator", executor, broken=True)
     assert ended.seen == by_code.seen
-    assert {one.fallback_reason.value for one in ended.dispatches} == {"validation_failure"}
+    assert {one.fallback_reason.value for one in ended.dispatches} == {"schema_violation"}
 
 
 # -- cancellation -------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def calls(*items: tuple[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def running(world: World, handler=None, *, command="make test", schema=Ran, side=None, **options):
-    """A flow of one step that runs a command."""
+    """A flow of one step that runs a command; its agent may act once, unless `side` says otherwise."""
 
     async def work(ctx):
         done = ctx.propose("run", command=command)
@@ -68,7 +68,7 @@ def running(world: World, handler=None, *, command="make test", schema=Ran, side
 
     step = Step(
         "work", handler or work, INTENT, effects=("run", "write"), queries=("read",), output_schema=schema,
-        inputs=(), agent=side or AgentSide(), **options,
+        inputs=(), agent=side or AgentSide(rounds=1), **options,
     )  # fmt: skip
     return single(step, tools=world.tools())
 
@@ -215,7 +215,7 @@ class TestDoingNothing:
         claim = {"output": {"exit_code": 7, "stdout": "I looked"}}
         for replies, ran in (([calls(("read", {})), claim], []), ([claim, claim], ["make test"])):
             world = World()
-            flow = running(world, side=AgentSide(may_abstain=nothing))
+            flow = running(world, side=AgentSide(rounds=1, may_abstain=nothing))
             engine = await bench.engine(flow, dispatch=settings(scripted(*replies), agent(level)))
             run = await engine.run("flow")
             assert world.ran == ran
@@ -233,7 +233,7 @@ class TestValidators:
             asked.append((proposal.round, proposal.final, len(proposal.effects), len(proposal.acts)))
             return all(effect.args["command"] != "rm" for effect in proposal.effects)
 
-        side = AgentSide(validated=always)
+        side = AgentSide(rounds=1, validated=always)
         for command in ("make test", "rm"):
             asked.clear()
             world = World()
@@ -455,7 +455,7 @@ class TestCommits:
     async def test_an_answer_without_effects_takes_one_commit(self, bench):
         world = World()
         executor = scripted({"output": {"exit_code": 0, "stdout": "nothing to do"}})
-        flow = running(world, side=AgentSide(may_abstain=True))
+        flow = running(world, side=AgentSide(rounds=1, may_abstain=True))
         engine = await bench.engine(flow, dispatch=settings(executor, agent("consultant")))
         run = await engine.run("flow")
         entries = await journal(engine, run.id)

@@ -140,7 +140,7 @@ class TestAgents:
     async def test_at_collaborator_what_a_person_edited_counts_as_what_was_asked_for(self, bench):
         """The agent asked for what the handler does; the person's change is no difference of its own."""
         world = World()
-        flow = running(world, side=AgentSide(confirm=asked_about("run")))
+        flow = running(world, side=AgentSide(rounds=1, confirm=asked_about("run")))
         engine = await bench.engine(flow, dispatch=settings(scripted(calls(TEST)), agent()))
         run = await answered(engine, await engine.run("flow"), {"edit": {"command": "make check"}})
         assert (run.status, world.ran) == (Status.SUCCEEDED, ["make check"])

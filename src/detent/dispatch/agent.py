@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from detent.dispatch.agent_side import agent_side
 from detent.dispatch.agent_tools import FATAL, AgentTools, Refusal, declared_tools, result_text
 from detent.dispatch.autonomy import FallbackReason
+from detent.dispatch.conclusion import known_fields
 from detent.dispatch.conversation import Conversation, Message, ToolCall
 from detent.dispatch.executor import StepExecutor
 from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
@@ -134,10 +135,11 @@ class AgentVisit:
         self.replies = Replies(
             self.driver, plan, self.ctx, self.executor, self.tools, self.settings, durable=self.durable
         )
+        rounds = len(plan.contract.effects) if side.rounds is None else side.rounds
         # Effects that are carried out with the answer need code that concludes from their receipts.
-        self.rounds = side.rounds if side.dialect is not None else max(1, side.rounds)
+        self.rounds = rounds if side.dialect is not None else max(1, rounds)
         most: int = getattr(self.executor, "max_turns", MOST_REPLIES)
-        self.most_replies = most + max(0, side.rounds - 1)
+        self.most_replies = most + max(0, self.rounds - 1)
         self.conversation = Conversation()
         self._schema: Any = None
         self._deferred: list[tuple[int, Effect]] = []
@@ -269,6 +271,31 @@ class AgentVisit:
             )
         return answer if known is None else known
 
+    def _check_founded(self, claimed: Any) -> None:
+        """Refuse what only the receipt of an effect could say, if that effect was not performed.
+
+        Raises:
+            OutputSchemaValidationError: the output holds it.
+        """
+        acted = any(act.happened for act in self.acts)
+        if not acted or not self.judges.quick or not isinstance(claimed, Mapping):
+            return
+        contract = self.plan.contract
+        founded = known_fields(self.plan.step, contract.output, self.acts)
+        problems = [
+            f"/{field}: only '{tool.name}' can tell, and it was not performed"
+            for tool in contract.effects.values()
+            if not self._settled(tool.name)
+            for field in sorted(tool.receipt_fields)
+            if field in claimed and field not in founded
+        ]
+        if problems:
+            raise contract.broken(problems)
+
+    def _settled(self, tool: str) -> bool:
+        """Whether an effect was performed, or a person has decided about it."""
+        return any((act.asked or act.effect).tool == tool and "code" not in act.settled for act in self.acts)
+
     async def _proposal(self, answer: Any) -> Proposal:
         plan = self.plan
         proposal = await over(
@@ -276,6 +303,7 @@ class AgentVisit:
         )
         if isinstance(proposal.plain, Mapping) and proposal.plain.get("success") is False:
             raise StepFailed(f"The agent says that '{plan.step.name}' failed.")
+        self._check_founded(proposal.given)
         proposal = proposal._replace(acts=tuple(self.acts), round=max(1, self.asked.rounds))
         await self.judges.proposal(proposal)
         return proposal
@@ -300,7 +328,7 @@ class AgentVisit:
             asked.rounds += 1
             self._judged = await self.judges.round(effects, asked.rounds)
         # If these effects conclude the visit, the last receipt is committed with the move.
-        last = acts_now and asked.rounds >= self.rounds and calls[-1].kind == "effect"
+        last = acts_now and calls[-1].kind == "effect" and self._acted_out(effects)
         results: list[Message] = []
         groups = [(kind, list(group)) for kind, group in groupby(calls, key=lambda call: call.kind)]
         performed = len(self.acts)
@@ -327,11 +355,20 @@ class AgentVisit:
         )
         if (failure := self._refusals(calls)) is not None:
             return failure
-        if acts_now and asked.rounds >= self.rounds:
+        if acts_now and self._acted_out():
             return await self._concluded(self.acts[performed:])
         if acts_now:
             self._round_over()
         return None
+
+    def _acted_out(self, coming: Sequence[Effect] = ()) -> bool:
+        """Whether the agent may not act again: its rounds are used up, or nothing it may do is left."""
+        if self.asked.rounds >= self.rounds:
+            return True
+        if agent_side(self.plan.step).rounds is not None:
+            return False
+        done = {(act.asked or act.effect).tool for act in self.acts if "code" not in act.settled}
+        return done.union(effect.tool for effect in coming).issuperset(self.plan.contract.effects)
 
     def _round_over(self) -> None:
         self.completed()
@@ -346,7 +383,7 @@ class AgentVisit:
             if refusal is None and number >= MOST_CALLS:
                 refusal = Refusal("too_many_calls", (f"at most {MOST_CALLS} calls in one reply",))
             kind = self.tools.kind(call.name) if refusal is None else "refused"
-            if kind == "effect" and 0 < self.rounds <= self.asked.rounds:
+            if kind == "effect" and self.rounds and self._acted_out():
                 why = "nothing more can be done in this step; give your answer"
                 refusal, kind = Refusal("too_many_rounds", (why,)), "refused"
             effect = None
@@ -420,9 +457,10 @@ class AgentVisit:
         return texts
 
     def _question(self, effect: Effect) -> str | None:
-        own = agent_side(self.plan.step).confirm
+        own, tool = agent_side(self.plan.step).confirm, self.ctx.tools[effect.tool]
         question = None if own is None else own(effect)
-        return question if question is not None else self.judges.question(effect)
+        question = self.judges.question(effect) if question is None else question
+        return tool.question(effect.args) if question is None else question
 
     def _come_to(self, key: str, effect: Effect) -> Act:
         settled = self.ctx.come_to(key)

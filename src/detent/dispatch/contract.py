@@ -93,18 +93,23 @@ class Contract:
     @cached_property
     def schema(self) -> Mapping[str, Any] | None:
         """JSON Schema of the whole answer, for models with constrained decoding."""
-        if not self.envelope:
-            return self.output
+        return self.enveloped(self.output or {}) if self.envelope else self.output
+
+    def enveloped(self, output: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """JSON Schema of an envelope that holds this output; None: only the next state."""
         definitions: dict[str, Any] = {}
         properties: dict[str, Any] = {
-            "output": _lifted(self.output or {}, definitions),
             "next_state": {"type": "string", "enum": list(self.next)},
             "reason": {"type": "string", "maxLength": LONGEST_REASON},
         }
+        required = ["next_state"]
+        if output is not None:
+            properties = {"output": _lifted(output, definitions), **properties}
+            required = ["output", *required]
         whole: dict[str, Any] = {
             "type": "object",
             "properties": properties,
-            "required": ["output", "next_state"],
+            "required": required,
             "additionalProperties": False,
         }
         return {**whole, "$defs": definitions} if definitions else whole

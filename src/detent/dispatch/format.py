@@ -87,8 +87,9 @@ class JsonDialect:
         contract = plan.contract
         schema = contract.schema
         names = self._missing(plan, acts)
-        if names is not None and contract.output is not None and not contract.names_next:
-            schema = asked_fields(contract.output, names)
+        if names is not None and contract.output is not None:
+            asked = asked_fields(contract.output, names)
+            schema = contract.enveloped(asked if names else None) if contract.envelope else asked
         return prompt.missing_block(schema), None if schema is None else SchemaHint(schema)
 
     def _missing(self, plan: Plan, acts: Sequence[Act]) -> list[str] | None:

@@ -412,7 +412,8 @@ class StepContext:
     ) -> Any:
         """Have an effect performed and return its receipt; the step then goes on.
 
-        With the question `confirm`, a person is shown the arguments first and says yes, no, or others.
+        With the question `confirm`, its own or the tool's, a person is shown the arguments first and says
+        yes, no, or others.
 
         The step is called again from its top with the receipts of all rounds so far and the answers its
         queries had, so it must come to the same calls again: the time and chance belong into `once`.
@@ -434,9 +435,11 @@ class StepContext:
                 f"'{tool}' is to be performed now, but an argument is the receipt of an effect that is only "
                 f"proposed. Perform that one with ctx.perform as well."
             )
-        effect = Effect(tool, self.tools.get(tool, "effect").normal(args), effect_key)
+        declared = self.tools.get(tool, "effect")
+        effect = Effect(tool, declared.normal(args), effect_key)
         key = self.next_key(effect)
         if key not in run.settled:
+            confirm = declared.question(effect.args) if confirm is None else confirm
             if not side and self._ordered < run.ordered:
                 self._closed = True
                 raise StepChanged(step.name, tool)

@@ -118,6 +118,11 @@ def decided(
         if run.failure is not None and action in run.failure["failed"] and ctx.failure is not None:
             raise EffectRefused(item.tool, run.failure["code"], str(run.failure.get("message") or ""))
         if all(action != action_of(other["key"]) for other in chosen):  # equal effects count once
+            if item.tool in flow.tools and flow.tools[item.tool].confirm is not None:
+                raise ConfigurationError(
+                    f"Step '{step.name}' proposes '{item.tool}', which a person confirms. Have it performed "
+                    f"with `await ctx.perform(…)`, which gives back what came of it."
+                )
             key = effect_key(action, run.visit, ctx.occurrences.get(action, 0))
             chosen.append(_item(flow, ctx, item, key, chosen, dry))
     proposal = Proposed(

@@ -135,6 +135,18 @@ def returns_of(function: Callable[..., Any]) -> Any:
     return None if hint is None or hint is type(None) or hint is Any or isinstance(hint, str) else hint
 
 
+def fields_returned(function: Callable[..., Any]) -> frozenset[str]:
+    """The fields of the class that a function is declared to return; none of anything else."""
+    hint = returns_of(function)
+    if not isinstance(hint, type) or (issubclass(hint, Mapping) and not typing.is_typeddict(hint)):
+        return frozenset()
+    try:
+        properties = schema_of(hint).get("properties")
+    except ConfigurationError:  # a class without a JSON Schema
+        return frozenset()
+    return frozenset(properties) if isinstance(properties, Mapping) else frozenset()
+
+
 # -- classes ------------------------------------------------------------------------------------------------
 
 

@@ -113,6 +113,10 @@ class Tool:
     preview: Callable[..., Any] | None = None
     """Effects: takes the same arguments; returns the text, such as a diff, that a person is shown before
     confirming it."""
+    confirm: str | Callable[..., str | None] | None = None
+    """Effects: the question that a person answers before it is performed, whoever asks for it. A function
+    takes the same arguments, and gives None where nobody need be asked. It cannot be proposed: a step
+    performs it (`ctx.perform`) and sees what the person has decided."""
     for_agents: bool = True
     """Queries: False hides it from agents and refuses their calls, because it may have side effects."""
     in_front_of: Callable[..., Any] | None = None
@@ -157,6 +161,17 @@ class Tool:
 
         problems = misfits(args, self.schema)
         return problems if problems or self.refuses is None else list(self.refuses(args))
+
+    def question(self, args: Mapping[str, Any]) -> str | None:
+        """What a person is asked before it is performed with these arguments; None: nobody is."""
+        return self.confirm(**args) if callable(self.confirm) else self.confirm
+
+    @property
+    def receipt_fields(self) -> frozenset[str]:
+        """The fields that its receipts are declared to have, by the return annotation of its function."""
+        from detent.engine.schemas import fields_returned
+
+        return fields_returned(self.in_front_of or self.perform)
 
     def check(self, args: Mapping[str, Any]) -> None:
         """Raise `ConfigurationError` unless the tool takes these arguments."""

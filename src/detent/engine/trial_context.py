@@ -79,7 +79,9 @@ class TrialContext(StepContext):
         """The receipt of an effect that was performed in this visit; the trial ends at any other effect."""
         if self.paused:
             raise TrialPaused
-        effect = Effect(tool, self.tools.get(tool, "effect").normal(args), effect_key)
+        declared = self.tools.get(tool, "effect")
+        effect = Effect(tool, declared.normal(args), effect_key)
+        confirm = declared.question(effect.args) if confirm is None else confirm
         key = self.next_key(effect)
         self.came_to = [*self.came_to, (key, effect)]
         if confirm is not None:

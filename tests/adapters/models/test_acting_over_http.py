@@ -453,7 +453,7 @@ class TestPaidOnce:
             conclusion(native, {"exit_code": "none"}),
             conclusion(native, fine),
         ]
-        flow = running(World(), side=AgentSide(may_abstain=True))
+        flow = running(World(), side=AgentSide(rounds=1, may_abstain=True))
         done = await visit(flow, *replies, native=native)
         assert (done.run.data, len(done.server.asked)) == (fine, 3)
         assert "/exit_code" in done.server.asked[2].body["messages"][-1]["content"]

@@ -66,7 +66,7 @@ class Action(Named):
     timeout: float | None = None
     tells: Callable[[Mapping[str, Any]], tuple[str, str]] | None = None
     """Computes, from its inputs, the message and level recorded in the run when the action is done."""
-    rounds: int = 1
+    rounds: int | None = None
     """How often an agent may act in its place: more than once where an effect depends on the receipt of an
     earlier one."""
     from_receipts: FromReceipts | None = None
@@ -303,7 +303,7 @@ def action(
     blocking: bool | None = None,
     timeout: float | None = None,
     tells: Callable[[Mapping[str, Any]], tuple[str, str]] | None = None,
-    rounds: int = 1,
+    rounds: int | None = None,
     from_receipts: FromReceipts | None = None,
     may_abstain: bool | Abstaining = False,
 ) -> Callable[[F], F]:
@@ -318,7 +318,7 @@ def action(
             f"Action '{name}' needs an intent of {SHORTEST_INTENT} to {LONGEST_INTENT} characters: what it "
             f"accomplishes, not how."
         )
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+    if rounds is not None and (isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1):
         raise ConfigurationError(f"Action '{name}': `rounds` is how often an agent may act, 1 or more.")
 
     level = None if max_autonomy is None else AutonomyLevel(max_autonomy)

@@ -33,8 +33,8 @@ class AgentSide:
     rounds: int | None = None
     """How often an agent may act in one visit. After the last time, the output is concluded from the receipts
     and the agent is asked only for what they do not hold. None: until each effect it is offered was
-    performed, and as often as there are effects. With 0, and a dialect of its own, its effects are carried out
-    together with its answer, once that is accepted."""
+    performed, and as often as there are effects. With 0, and a dialect of its own, its effects are carried
+    out together with its answer, once that is accepted."""
     from_receipts: Callable[[Sequence[Act]], Mapping[str, Any]] | None = None
     """The fields of the output that performed effects settle; None: those of the same name in receipts, then
     in arguments."""

@@ -371,6 +371,9 @@ class Journal:
         counted, self._counted = self._counted, None
         if entry.seq <= self._copied:
             return
+        for further in detail.get("then", ()):
+            if _is_record(further):
+                self._sums.record(self._run_id, entry.seq, entry.at, further)
         if _is_record(detail):
             if detail != counted:
                 self._sums.record(self._run_id, entry.seq, entry.at, detail)

@@ -159,7 +159,7 @@ class Execution:
                 FallbackReason.NO_EXECUTOR, error=AgentFailure("NoExecutor", executor)
             )
         # With replies kept before a crash, the visit continues from them and checks the budget itself.
-        begun = any(key.startswith(ASKED) for key in self.driver.run.records)
+        begun = any(key.startswith(f"{self.ctx.scope}{ASKED}") for key in self.driver.run.records)
         if not begun and (short := self.driver.spending.short_of(config.budget)) is not None:
             limit, spent, of = short
             self.say(logger.warning, "dispatch.budget_exhausted", limit=of, spent=spent, unit=limit)
@@ -177,6 +177,8 @@ class Execution:
 
     def _before(self) -> Answer | Awaitable[Answer] | None:
         """The answer that an earlier failure in this visit already determines, if any."""
+        if self.ctx.scope:  # a further step never acts, so nothing of it has failed before
+            return None
         earlier = self.driver.run.records.get(FALLBACK)
         if earlier is not None:
             result = DispatchResult.from_plain(earlier)
@@ -235,8 +237,16 @@ class Execution:
 
     def _side(self, value: Any, outcome: Outcome, ctx: StepContext) -> Side:
         effects = (*ctx.proposed, *outcome.effects)
-        to = moves.destination(self.plan.flow, self.run, outcome)
+        to = moves.destination(self.plan.flow, self.run, self._whole(outcome))
         return Side.of(self.step, value, outcome._replace(effects=effects), to, effects)
+
+    def _whole(self, outcome: Outcome) -> Outcome:
+        """An outcome with the move that the steps before it have decided on in the same visit."""
+        base = self.ctx.base
+        if base is None or outcome.hold is not None:
+            return outcome
+        event = base.event if outcome.event is None else outcome.event
+        return outcome._replace(next=outcome.next or base.next, event=event, end=outcome.end or base.end)
 
     async def _timed(self, work: Awaitable[Side]) -> Side:
         began = self.driver.clock.elapsed()
@@ -347,13 +357,16 @@ class Execution:
         effects = (*proposal.effects, *ctx.proposed, *outcome.effects)
         outcome = outcome._replace(effects=effects, by="agent")
         try:
-            moves.decided(self.plan.flow, self.run, self.step, self.ctx, outcome, 0.0, dry=True)
-            to = moves.destination(self.plan.flow, self.run, outcome)
+            if outcome.then is None:
+                moves.decided(
+                    self.plan.flow, self.run, self.step, self.ctx, self._whole(outcome), 0.0, dry=True
+                )
+            to = moves.destination(self.plan.flow, self.run, self._whole(outcome))
         except InvalidTransitionError as error:
             raise broken(["/next_state: the conditions on the table do not allow it"]) from error
         except (DetentError, TypeError, ValueError, KeyError) as error:
             raise broken([f"/: cannot be carried out ({type(error).__name__})"]) from error
-        is_move = to is not None and outcome.end is None
+        is_move = to is not None and outcome.end is None and outcome.then is None
         if declared is not None and is_move and to not in declared:
             raise broken(["/next_state: the facts lead to a state the step does not declare"])
         if proposal.next is not None and is_move and to != proposal.next:

@@ -153,7 +153,7 @@ class Replies:
             },
         }
         name = digest([conversation.head, frame], 24)
-        key = f"agent/{self.given}/{name}"
+        key = f"{self.ctx.scope}agent/{self.given}/{name}"
         if self.durable and key in self.driver.run.records:
             kept = await self._read(self.driver.run.records[key])
             if "error" not in kept:

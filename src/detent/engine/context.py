@@ -16,7 +16,7 @@ from detent.engine.calls import TimeLimit, call
 from detent.engine.confirmation import DENIED
 from detent.engine.notes import noted, tagged
 from detent.engine.offloaded import blob_of, kept_beside
-from detent.engine.outcome import Effect, Receipt
+from detent.engine.outcome import Effect, Outcome, Receipt
 from detent.engine.placeholders import written
 from detent.engine.ports import Clock, TapeCall, TapeError
 from detent.engine.query_errors import error_again, error_facts
@@ -78,6 +78,10 @@ class StepContext:
     """An effect it asked for is not settled yet: the step is called again once it is."""
     limit: TimeLimit | None = None
     """Limit of the time the step may take; performing its effects is not counted."""
+    scope = ""
+    """Beginning of the keys under which a further step of a visit keeps its records."""
+    base: Outcome | None = None
+    """What the steps before a further one have decided in the same visit."""
     with_round: Sequence[Body] = ()
     """Entries to be committed with the next round, if there is one."""
     since: float | None = None

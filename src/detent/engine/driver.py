@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from detent.engine import effects, logger, moves
+from detent.engine import effects, further, logger, moves
 from detent.engine.calls import call
 from detent.engine.context import StepContext
 from detent.engine.outcome import Effect, Hold, Outcome
@@ -166,6 +166,8 @@ class Driver(Work):
                     outcome = value if type(value) is Outcome else Outcome.of(value)
                 if telling:
                     performer.completed(assignment, run, self.clock.now(), self.clock.elapsed() - began)
+            if outcome.then is not None:
+                outcome = await self._go_further(ctx, outcome)
             withheld = self.log.withheld
             if run.round or self._acting is not None:
                 await self._check_rounds(ctx)
@@ -214,6 +216,26 @@ class Driver(Work):
         if ctx.emitted:
             await self.commit(*ctx.emitted)
         await effects.perform(self, bodies)
+
+    async def _go_further(self, ctx: StepContext, outcome: Outcome) -> Outcome:
+        """Perform the further steps of a visit, one after another; each is named by the one before it."""
+        number = 0
+        while outcome.then is not None and outcome.hold is None:
+            step = further.further_step(
+                self.flow, outcome._replace(effects=(*ctx.proposed, *outcome.effects)), number
+            )
+            assignment, number = self._assigned(step), number + 1
+            inner = further.further_context(ctx, step, outcome, number, assignment.retry)
+            if assignment.plain:
+                result = await concluded(step, inner, await called(step, inner, assignment.timeout))
+            else:
+                result, after = await self.engine.performer.perform(self, assignment, inner)
+                if after is not None:
+                    self._after = self.run.steps, _both(self._after, after)
+            result = result._replace(effects=(*inner.proposed, *result.effects))
+            outcome = further.completed(self.flow, outcome, step, result)
+            ctx.looked, ctx.emitted = [*ctx.looked, *inner.looked], [*ctx.emitted, *inner.emitted]
+        return outcome
 
     # -- rounds ---------------------------------------------------------------------------------------------
 
@@ -412,3 +434,18 @@ class Driver(Work):
 
 def _without_spend(used: dict[str, float]) -> dict[str, float]:
     return {name: value for name, value in used.items() if name not in SPENT}
+
+
+def _both(
+    earlier: tuple[int, Callable[[], Awaitable[None]]] | None, later: Callable[[], Awaitable[None]]
+) -> Callable[[], Awaitable[None]]:
+    """The work of several steps of one visit after their move is committed."""
+    if earlier is None:
+        return later
+    first = earlier[1]
+
+    async def both() -> None:
+        await first()
+        await later()
+
+    return both

@@ -203,6 +203,8 @@ def destination(flow: Flow, run: Run, outcome: Outcome) -> str | None:
     """Name of the state an outcome leads to; None for a hold, or if it depends on receipts."""
     if outcome.hold is not None:
         return None
+    if outcome.then is not None:
+        return f"(then: {outcome.then})"
     if receipts_in(written(outcome.set)) or receipts_in(written(dict(outcome.append))):
         return name_of(outcome.next) if outcome.next is not None else None
     changes, added = to_plain(outcome.set), additions(outcome.append)

@@ -137,6 +137,9 @@ class _Fields(NamedTuple):
     """End the run; only in states where the machine allows it."""
     by: str = "handler"
     detail: Mapping[str, Any] = NO_CHANGE
+    then: str | None = None
+    """A further step of the flow, performed in the same visit by its own performer. It sees what is set here,
+    and its outcome completes this one."""
 
 
 class Outcome(_Fields):
@@ -157,6 +160,7 @@ class Outcome(_Fields):
         end: Status | None = None,
         by: str = "handler",
         detail: Mapping[str, Any] = NO_CHANGE,
+        then: str | None = None,
     ) -> Outcome:
         """Check the kinds of the fields; what stands in `set` and `append` is checked when it is written.
 
@@ -171,9 +175,10 @@ class Outcome(_Fields):
             or (effects and type(effects) is not list)
             or (reason is not None and type(reason) is not str)
             or event is not None or hold is not None or end is not None or type(by) is not str
+            or then is not None
         ):  # fmt: skip
-            _check_fields(event, set, append, effects, reason, spend, hold, end, by, detail)
-        return _new(cls, (next, event, set, append, effects, reason, spend, hold, end, by, detail))
+            _check_fields(event, set, append, effects, reason, spend, hold, end, by, detail, then)
+        return _new(cls, (next, event, set, append, effects, reason, spend, hold, end, by, detail, then))
 
     @classmethod
     def of(cls, value: Any) -> Outcome:
@@ -191,6 +196,23 @@ class Outcome(_Fields):
         if (is_dataclass(value) and not isinstance(value, type | Enum)) or hasattr(value, "model_dump"):
             return cls.of(to_plain(value))
         return cls(next=value)
+
+    def completed(self, further: Outcome) -> Outcome:
+        """This outcome together with that of the further step it names."""
+        append = {key: [*items] for key, items in self.append.items()}
+        for key, items in further.append.items():
+            append[key] = [*append.get(key, ()), *items]
+        return self._replace(
+            next=self.next if further.next is None else further.next,
+            event=self.event if further.event is None else further.event,
+            set={**self.set, **further.set},
+            append=append,
+            reason=self.reason if further.reason is None else further.reason,
+            spend=self.spend + further.spend,
+            hold=further.hold,
+            end=self.end if further.end is None else further.end,
+            then=further.then,
+        )
 
     def to_plain(self) -> dict[str, Any]:
         """As plain values, without effects, which are journaled separately."""
@@ -215,13 +237,13 @@ _new = tuple.__new__
 
 def _check_fields(
     event: Any, set: Any, append: Any, effects: Any, reason: Any, spend: Any, hold: Any, end: Any, by: Any,
-    detail: Any,
+    detail: Any, then: Any,
 ) -> None:  # fmt: skip
     """Raise `InvalidValue` for the first field of an outcome with a wrong type."""
     for name, value in (("set", set), ("append", append), ("detail", detail)):
         if not isinstance(value, Mapping):
             raise checks.refuse(f"Outcome.{name}", value, "a mapping of texts to plain values")
-    for name, value in (("event", event), ("reason", reason)):
+    for name, value in (("event", event), ("reason", reason), ("then", then)):
         if value is not None and not isinstance(value, str):
             raise checks.refuse(f"Outcome.{name}", value, "text, or None")
     if isinstance(effects, str | bytes | Mapping) or not isinstance(effects, Sequence):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from detent.engine.acts import Act
 from detent.engine.context import StepContext
 from detent.engine.notes import noted, tagged
 from detent.engine.outcome import Effect
@@ -39,6 +40,9 @@ class TrialContext(StepContext):
         self._memo = home._memo
         self._home = home
         self._unfolded = home._unfolded
+        self.scope, self.base = home.scope, home.base
+        if self.scope:  # it begins after what the visit has performed
+            self._settled = home._settled
         self.looked = home.looked
         self.said: list[Body] = []
         """Notes and tags, which a caller that adopts the trial commits."""
@@ -63,6 +67,10 @@ class TrialContext(StepContext):
     def _check_world(self, tool: str) -> None:
         if self._settled < sum("receipt" in settled for settled in self._run.settled.values()):
             raise CannotCheck(f"'{tool}' was not asked before the effects of this visit were performed.")
+
+    async def acts(self, by: str | None = None) -> list[Act]:
+        """As the step's own context has them."""
+        return await self._home.acts(by)
 
     async def inputs(self) -> dict[str, Any]:
         """As the step's own context has computed them."""

@@ -22,7 +22,6 @@ from detent.dispatch.conversation import Conversation, Message, ToolCall
 from detent.dispatch.executor import StepExecutor
 from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
 from detent.dispatch.failure import Failure
-from detent.dispatch.format import answer_schema
 from detent.dispatch.layers import Layers
 from detent.dispatch.proposal import Proposal
 from detent.dispatch.replies import Replies, Reply
@@ -163,7 +162,7 @@ class AgentVisit:
         self._started()
         try:
             prompt = plan.dialect.build(plan, self.inputs, secrets=self.settings.secrets)
-            self._schema = answer_schema(plan, self.inputs)
+            self._schema = plan.dialect.schema_for(plan, self.inputs)
         except (TypeError, ValueError) as error:  # inputs that cannot be written down
             asked.failure = Failure.of(error)
             self._erred(asked.failure, will_retry=False)
@@ -488,14 +487,13 @@ class AgentVisit:
         for act in acts:
             if "code" in act.settled:
                 return self._effect_failed(act)
-        dialect: Any = plan.dialect
-        if hasattr(dialect, "settled") and dialect.settled(plan, self.acts):
+        if plan.dialect.settled(plan, self.acts):
             self.asked.proposal = await self._proposal(None)
             return None
         await self.driver.log.flush()
         self._round_over()
-        if hasattr(dialect, "missing"):
-            text, self._schema = dialect.missing(plan, self.acts)
+        if (asked := plan.dialect.missing(plan, self.acts)) is not None:
+            text, self._schema = asked
             self.conversation.add(Message("user", text))
         return None
 

@@ -282,12 +282,10 @@ class Execution:
             Rejected: the gate rejects effects that it asks for.
         """
         await self.gather()
-        prepare = getattr(self.plan.dialect, "prepare", None)
-        if prepare is not None:
-            try:
-                self._inputs = dict(await prepare(self.plan, self.ctx, self.inputs))
-            except PatternTimeout as error:  # a failed attempt: the prompt could not be prepared
-                return Asked(attempts=1, failure=Failure.of(error))
+        try:
+            self._inputs = dict(await self.plan.dialect.prepare(self.plan, self.ctx, self.inputs))
+        except PatternTimeout as error:  # a failed attempt: the prompt could not be prepared
+            return Asked(attempts=1, failure=Failure.of(error))
         trusted = self.level in (AutonomyLevel.CONSULTANT, AutonomyLevel.APPROVER)
         trusted = trusted and not agent_side(self.step).validated
         judges = Judges(

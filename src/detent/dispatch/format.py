@@ -19,6 +19,7 @@ from detent.dispatch.conclusion import (
     missing_fields,
 )
 from detent.dispatch.executor import SchemaHint
+from detent.dispatch.plan import Dialect
 from detent.kernel.plain import digest
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from detent.engine.outcome import Effect
 
 
-class JsonDialect:
+class JsonDialect(Dialect):
     """One JSON value, under the step's contract."""
 
     def fingerprint(self, plan: Plan) -> str:
@@ -98,9 +99,3 @@ class JsonDialect:
 
 
 JSON = JsonDialect()
-
-
-def answer_schema(plan: Plan, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """JSON Schema of the answer to these inputs; None for an answer in prose."""
-    fitted = getattr(plan.dialect, "schema_for", None)
-    return plan.dialect.schema(plan) if fitted is None else fitted(plan, inputs)

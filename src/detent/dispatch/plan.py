@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from detent.dispatch import prompt
 from detent.dispatch.agent_side import agent_side, is_straight
@@ -26,32 +27,41 @@ if TYPE_CHECKING:
     from detent.dispatch.prompt import Prompt
     from detent.dispatch.proposal import Proposal
     from detent.engine.acts import Act
+    from detent.engine.context import StepContext
     from detent.engine.flow import Flow
     from detent.engine.outcome import Effect
     from detent.engine.step import Step
     from detent.kernel.run import Run
 
 
-class Dialect(Protocol):
-    """Builds prompts and reads answers.
+class Dialect(ABC):
+    """Builds prompts and reads answers."""
 
-    A dialect that needs queries before it can build a prompt also has
-    `async prepare(plan, ctx, inputs) -> inputs`; one whose answers depend on the inputs has
-    `schema_for(plan, inputs) -> schema`.
-    """
-
+    @abstractmethod
     def fingerprint(self, plan: Plan) -> str:
         """Changes with anything an agent is given, except the inputs."""
 
+    async def prepare(self, plan: Plan, ctx: StepContext, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The inputs, with what must be looked up before a prompt can be built."""
+        return inputs
+
+    @abstractmethod
     def build(self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str]) -> Prompt:
         """The prompt for an agent."""
 
+    @abstractmethod
     def refused(self, plan: Plan, problems: Sequence[str]) -> str:
         """What an agent is told after an answer that broke the contract."""
 
+    @abstractmethod
     def schema(self, plan: Plan) -> Mapping[str, Any] | None:
         """JSON Schema of the answer; None for an answer in prose."""
 
+    def schema_for(self, plan: Plan, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """JSON Schema of the answer to these inputs."""
+        return self.schema(plan)
+
+    @abstractmethod
     def read(
         self,
         plan: Plan,
@@ -68,6 +78,16 @@ class Dialect(Protocol):
         Raises:
             OutputSchemaValidationError: the answer breaks the contract.
         """
+
+    def settled(self, plan: Plan, acts: Sequence[Act]) -> bool:
+        """Whether the acts settle the whole answer, so that the agent need not be asked for any of it."""
+        return False
+
+    def missing(self, plan: Plan, acts: Sequence[Act]) -> tuple[str, Mapping[str, Any] | None] | None:
+        """How an agent is asked for what its acts do not settle, and the schema of the answer; None: as
+        before.
+        """
+        return None
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,12 @@ def decode(text: str | bytes) -> Any:
 
 def digest(value: Any, length: int = 64) -> str:
     """SHA-256 of the canonical text of a plain value, in hex."""
-    return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()[:length]
+    return text_digest(canonical(value), length)
+
+
+def text_digest(text: str, length: int = 64) -> str:
+    """SHA-256 of a text, in hex."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]
 
 
 def pointer_to(parts: Iterable[str | int]) -> str:

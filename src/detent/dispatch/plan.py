@@ -148,7 +148,7 @@ class Plan:
 
     @cached_property
     def frames(self) -> IdentityMemo[str]:
-        """For the schema of an answer: what a reply depends on besides the conversation, as canonical text."""
+        """The canonical text of `frame`, for the schema of an answer."""
         return IdentityMemo(lambda schema: canonical(self.frame(schema)), most=8)
 
     def frame(self, schema: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Results of a function, remembered by the identity of its argument: for values that are shared and never changed.
+"""Results of a function, remembered by the identity of an argument that is shared and never changed.
 
 A JSON Schema is such a value: it cannot be hashed, and comparing it takes as long as computing with it.
 """

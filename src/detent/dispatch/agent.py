@@ -543,6 +543,8 @@ class AgentVisit:
         return self.driver.clock.now()
 
     def _started(self) -> None:
+        if not logger.wants(logger.INFO):
+            return
         config = {key: value for key, value in self.plan.config.to_plain().items() if key != "prompt_suffix"}
         logger.info(
             "executor.step_start", **self.facts, timestamp=self._now(), agent_name=self.plan.agent_name,

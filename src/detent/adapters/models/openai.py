@@ -212,6 +212,7 @@ class OpenAIModel:
 
         if self._client is None:
             self._client = httpx2.AsyncClient(
+                headers={"content-type": "application/json", **IDENTITY},
                 timeout=httpx2.Timeout(None, connect=self._connect_timeout),
                 trust_env=not on_this_machine(self.base_url),
             )
@@ -234,9 +235,7 @@ class OpenAIModel:
             import httpx2
         except ImportError as error:
             raise ExecutorError("httpx2 is not installed: pip install 'detent[models]'.") from error
-        headers = {"content-type": "application/json", **IDENTITY}
-        if key := self._key():
-            headers["authorization"] = f"Bearer {key}"
+        headers = {"authorization": f"Bearer {key}"} if (key := self._key()) else None
         content = encode(body).encode()
         most = self._max_answer_bytes or max(SMALLEST_LIMIT, BYTES_PER_TOKEN * request.max_tokens)
         try:

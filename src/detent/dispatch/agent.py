@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.dispatch.agent_side import agent_side
-from detent.dispatch.agent_tools import FATAL, AgentTools, Refusal, declared_tools, result_text
+from detent.dispatch.agent_tools import FATAL, AgentTools, Refusal, result_text
 from detent.dispatch.autonomy import FallbackReason
 from detent.dispatch.conclusion import known_fields
 from detent.dispatch.conversation import Conversation, Message, ToolCall
@@ -127,10 +127,7 @@ class AgentVisit:
     def __post_init__(self) -> None:
         plan, side = self.plan, agent_side(self.plan.step)
         self.asked = Asked()
-        self.tools = AgentTools(
-            self.ctx, declared_tools(plan.step, self.ctx.tools, plan.allowed), self._act_alone,
-            secrets=self.settings.secrets,
-        )  # fmt: skip
+        self.tools = AgentTools(self.ctx, plan.tools, self._act_alone, secrets=self.settings.secrets)
         self.replies = Replies(
             self.driver, plan, self.ctx, self.executor, self.tools, self.settings, durable=self.durable
         )
@@ -582,6 +579,8 @@ class AgentVisit:
         return self.driver.clock.now()
 
     def _started(self) -> None:
+        if not logger.wants(logger.INFO):
+            return
         config = {key: value for key, value in self.plan.config.to_plain().items() if key != "prompt_suffix"}
         logger.info(
             "executor.step_start", **self.facts, timestamp=self._now(), agent_name=self.plan.agent_name,

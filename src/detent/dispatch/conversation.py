@@ -50,8 +50,9 @@ class Conversation:
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._messages: list[Message] = []
-        self.head = ""
-        """Identifies the conversation up to its last message."""
+        self._head = ""
+        self._hashed = 0
+        """Messages that `_head` stands for."""
         self.add(*messages)
 
     @property
@@ -61,11 +62,26 @@ class Conversation:
 
     def add(self, *messages: Message) -> None:
         """Add messages to the end."""
-        for message in messages:
-            self._messages.append(message)
-            self.head = digest([self.head, to_plain(message._asdict())], 24)
+        self._messages.extend(messages)
+
+    @property
+    def head(self) -> str:
+        """Identifies the conversation up to its last message."""
+        for message in self._messages[self._hashed :]:
+            self._head = digest([self._head, _plain(message)], 24)
+            self._hashed += 1
+        return self._head
 
     def with_ids(self, calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
         """Calls of the next message, with ids that no other call of the conversation has."""
         turn = len(self._messages)
         return tuple(call._replace(id=f"t{turn}c{number}") for number, call in enumerate(calls, 1))
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    return {
+        "role": message.role,
+        "content": message.content,
+        "calls": [[call.id, call.name, to_plain(call.arguments)] for call in message.calls],
+        "answers": message.answers,
+    }

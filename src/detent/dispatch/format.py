@@ -40,7 +40,7 @@ class JsonDialect(Dialect):
 
     def build(self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str]) -> Prompt:
         """Fixed instructions, then labelled blocks."""
-        return prompt.build(plan.instructions, inputs, plan.contract, secrets=secrets)
+        return prompt.build(plan.instructions, inputs, plan.prompt_blocks, secrets=secrets)
 
     def refused(self, plan: Plan, problems: Sequence[str]) -> str:
         """The block PROBLEMS."""
@@ -52,7 +52,7 @@ class JsonDialect(Dialect):
         declared = contract.hard is not None and not contract.envelope and not contract.effects
         if contract.schema is None or declared:
             return contract.schema
-        return SchemaHint(contract.schema)
+        return plan.schema_hint
 
     def read(
         self,

@@ -13,11 +13,12 @@ from detent.dispatch import prompt
 from detent.dispatch.agent_side import agent_side, is_straight
 from detent.dispatch.autonomy import AgentRole, AutonomyLevel, StepMode
 from detent.dispatch.config import Resolved, StepConfig
-from detent.dispatch.executor import DISPATCH_AGENT
+from detent.dispatch.executor import DISPATCH_AGENT, SchemaHint
 from detent.dispatch.proposal import Example
 from detent.engine import logger
 from detent.kernel.errors import ConfigurationError
-from detent.kernel.plain import digest
+from detent.kernel.identity_memo import IdentityMemo
+from detent.kernel.plain import canonical, digest, to_plain
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run_config import PATH
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from detent.engine.flow import Flow
     from detent.engine.outcome import Effect
     from detent.engine.step import Step
+    from detent.engine.tools import Tool
     from detent.kernel.run import Run
 
 
@@ -146,12 +148,42 @@ class Plan:
         return self.flow.qualified(self.step)
 
     @cached_property
+    def tools(self) -> Mapping[str, Tool]:
+        """The tools that an agent may use."""
+        from detent.dispatch.agent_tools import declared_tools  # only needed when agents are asked
+
+        return declared_tools(self.step, self.flow.tools, self.allowed)
+
+    @cached_property
     def contract(self) -> Contract:
         """The contract of an agent's answer."""
-        from detent.dispatch.agent_tools import declared_tools
         from detent.dispatch.contract import Contract  # only needed when agents are asked
 
-        return Contract.of(self.step, self.flow, declared_tools(self.step, self.flow.tools, self.allowed))
+        return Contract.of(self.step, self.flow, self.tools)
+
+    @cached_property
+    def schema_hint(self) -> SchemaHint | None:
+        """The contract's schema, only to decode under; the same object in every visit."""
+        return None if self.contract.schema is None else SchemaHint(self.contract.schema)
+
+    @cached_property
+    def frames(self) -> IdentityMemo[str]:
+        """The canonical text of `frame`, for the schema of an answer."""
+        return IdentityMemo(lambda schema: canonical(self.frame(schema)), most=8)
+
+    def frame(self, schema: Any) -> dict[str, Any]:
+        """What a reply depends on besides the conversation."""
+        config = self.config
+        return {
+            "agent": self.agent_name,
+            "schema": to_plain(schema),
+            "tools": [[tool.name, tool.kind, to_plain(tool.schema)] for tool in self.tools.values()],
+            "config": {
+                key: value
+                for key in ("provider", "model_id", "temperature", "max_tokens")
+                if (value := getattr(config, key)) is not None
+            },
+        }
 
     @property
     def allowed(self) -> tuple[str, ...] | None:
@@ -164,6 +196,11 @@ class Plan:
         return prompt.instructions(
             self.step.intent, self.config.prompt_extra, [Example(*example) for example in self.step.examples]
         )
+
+    @cached_property
+    def prompt_blocks(self) -> tuple[str, ...]:
+        """The blocks of the usual prompt that do not depend on the inputs."""
+        return prompt.fixed_blocks(self.contract)
 
     @cached_property
     def prompt_fingerprint(self) -> str:

@@ -11,6 +11,7 @@ import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
@@ -179,11 +180,22 @@ class Tool:
             return
         first = (None,) if self.wants_call else ()
         try:
-            inspect.signature(self.perform).bind(*first, **args)
+            _signature(self.perform).bind(*first, **args)
         except TypeError as error:
             raise ConfigurationError(f"Tool '{self.name}' cannot be called like this: {error}.") from None
         except ValueError:  # a built-in without a signature
             return
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """A function's signature, read once; raises what `inspect.signature` raises."""
+    try:
+        return _read_signature(function)
+    except TypeError:  # not hashable
+        return inspect.signature(function)
+
+
+_read_signature = lru_cache(maxsize=1024)(inspect.signature)
 
 
 def _defaults(tool: Tool) -> dict[str, Any]:
@@ -196,7 +208,7 @@ def _defaults(tool: Tool) -> dict[str, Any]:
         }
     defaults: dict[str, Any] = {}
     try:
-        parameters = inspect.signature(tool.in_front_of or tool.perform).parameters
+        parameters = _signature(tool.in_front_of or tool.perform).parameters
     except (TypeError, ValueError):  # a built-in without a signature
         return defaults
     for name, parameter in parameters.items():

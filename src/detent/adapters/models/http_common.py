@@ -34,6 +34,8 @@ WAITING_HELPS = frozenset({408, 425, 429})
 PAID_OUT = ("insufficient_quota", "billing", "credit", "quota_exceeded")
 """Codes of an empty account: waiting does not help, whatever the status."""
 
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+
 _MEANINGS = {
     400: "the request was refused",
     401: "the key was not accepted",
@@ -222,7 +224,7 @@ class WireNames:
     def wire(self, name: str) -> str:
         """The name a provider is given."""
         if name not in self._wire:
-            start = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:60] or "tool"
+            start = _NOT_IN_NAMES.sub("_", name)[:60] or "tool"
             wire_name, number = start, 2
             while wire_name in self._own:
                 wire_name, number = f"{start}_{number}", number + 1

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from detent.cli.live import LiveLines
 from detent.cli.output import STATUS_COLOURS, clean, cut, is_terminal, paint, printable, say, status, width
-from detent.insight.formatting import span
+from detent.insight.effect_text import answer_text, skipped_text
+from detent.insight.formatting import count, span
+from detent.kernel.entries import CONFIRM
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -98,6 +100,8 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
             f"{body.tool}: {body.message or body.code}; again in {span(max(0.0, body.retry_at - entry.at))}"
         )
         return _line("", "✗", "", 0, "", message, widest)
+    if kind == "effect_skipped" and body.instead is None:
+        return _line("", "·", "", 0, "", f"{body.tool} {skipped_text(body)}", widest)
     if kind == "held" and body.why not in ("children",):
         message = body.question or f"waits for {body.why} '{body.name}'"
         return _line("", "…", "", 0, "", message, widest)
@@ -106,7 +110,10 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
     if kind == "released" and body.name.startswith("effect:"):
         return _line("", "·", "", 0, "", f"{body.by} settled the effect in doubt: {body.answer}", widest)
     if kind == "released" and body.name != "children":
-        message = f"{body.by} answered '{body.name}'" + ("" if body.answer is None else f": {body.answer}")
+        name = "" if body.name.startswith(f"{CONFIRM}:") else f" '{body.name}'"
+        message = f"{body.by} answered{name}" + (
+            "" if body.answer is None else f": {answer_text(body.answer)}"
+        )
         return _line("", "·", "", 0, "", message, widest)
     if kind == "claimed":
         return _line("", "·", "", 0, "", "taken over from a worker that died", widest)
@@ -131,7 +138,7 @@ def performed_by(body: Any) -> str:
         return ""
     tokens = body.spend.tokens
     level = detail.get("autonomy_level", "")
-    return f"agent ({level}, {tokens:,} tokens)" if tokens else f"agent ({level})"
+    return f"agent ({level}, {count(tokens, 'token')})" if tokens else f"agent ({level})"
 
 
 def _line(frm: str, sign: str, to: str, to_width: int, took: str, message: str, widest: int) -> str:

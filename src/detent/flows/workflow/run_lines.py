@@ -281,6 +281,8 @@ async def _print_waits(workspace: Workspace, engine: Engine, run: Run) -> None:
                 f": {clean(held.question)}" if held.question else f" for {held.why} '{clean(name)}'{until}"
             )
             say(f"{paint('waiting', 'yellow')}{subject}")
+            for line in run_status.effect_lines(held):
+                say(f"  {line}")
         for command in run_status.next_commands(workspace, waiting, reopen=False):
             say(f"  {command}")
     if shown > MOST_WAITS:

@@ -120,3 +120,83 @@ class TestAPersonsWord:
     def test_the_help_says_what_can_be_answered(self, detent):
         out = " ".join(detent("release", "--help").out.split())
         assert """yes, no, '{"no": "why"}', or '{"edit": {"argument": value}}'""" in out
+
+
+class TestNoAgentToAsk:
+    SETTINGS = (
+        "plugins: [shop.py]\nmodels: {big: {kind: openai, model_id: m}}\nsteps: {restock: {mode: agent}}\n"
+    )
+
+    @pytest.fixture(autouse=True)
+    def without_key(self, shop, monkeypatch):
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        (shop / "detent.yaml").write_text(self.SETTINGS)
+
+    @FLOWS
+    def test_a_run_says_once_which_step_why_and_what_to_do(self, detent, flow):
+        said = detent("run", flow, "--set", "item=bolt")
+        assert said.code == 0
+        assert said.err.count("OPENAI_API_KEY is not set") == 1
+        assert f"{flow}/restock: OPENAI_API_KEY is not set" in said.err
+        assert f"detent steps show {flow}/restock" in said.err
+
+    def test_many_runs_say_it_once(self, detent):
+        said = detent("run", "propose", "--set", "item=bolt", "--many", "3")
+        assert said.err.count("OPENAI_API_KEY") == 1
+        assert "(3 times)" in said.err
+
+    def test_json_stays_json(self, detent):
+        said = detent("run", "propose", "--set", "item=bolt", "--json")
+        assert said.json["status"] == "succeeded"
+        assert "OPENAI_API_KEY is not set" in said.err
+
+    def test_a_run_without_agents_says_nothing(self, detent):
+        assert detent("run", "propose", "--set", "item=bolt", "--deterministic").err == ""
+
+    def test_steps_show_says_it_before_anything_runs(self, detent):
+        out = detent("steps", "show", "propose/restock").out
+        assert "its handler, in place of an agent: OPENAI_API_KEY is not set" in out
+
+
+class TestLevels:
+    """The level in force, beside the configured one."""
+
+    @pytest.fixture
+    def lowered(self, shop, detent):
+        with serving(COUNT, order(3)) as model:
+            use_model(shop, model.url)
+            assert detent("run", "propose", "--set", "item=bolt").code == 0
+        assert (
+            detent("autonomy", "demote", "propose/restock", "--reason", "bad week", "--by", "Ann").code == 0
+        )
+
+    def test_steps_list_shows_both(self, lowered, detent):
+        (line,) = [line for line in detent("steps", "list").lines if line.startswith("propose/restock")]
+        assert "operator (configured: collaborator)" in line
+        (line,) = [line for line in detent("steps", "list").lines if line.startswith("perform/restock")]
+        assert "configured" not in line
+
+    def test_steps_show_tells_since_when_by_whom_and_why(self, lowered, detent):
+        out = detent("steps", "show", "propose/restock").out
+        assert "performed by  its handler: at operator the agent is not asked" in out
+        assert "level         operator (configured: collaborator)" in out
+        assert "by Ann: bad week." in out
+        assert "detent autonomy restore propose/restock" in out
+        plain = detent("steps", "show", "propose/restock", "--json").json
+        assert (plain["autonomy"], plain["in_force"]) == ("collaborator", "operator")
+        assert (plain["demotion"]["by"], plain["demotion"]["why"]) == ("Ann", "bad week")
+
+    def test_the_report_shows_the_level_in_force_also_after_it_was_restored(self, lowered, detent):
+        assert "operator (configured: collaborator)" in detent("autonomy", "report").lines[1]
+        detent("autonomy", "restore", "propose/restock")
+        line = detent("autonomy", "report").lines[1]
+        assert "collaborator" in line
+        assert "operator" not in line
+        (row,) = detent("autonomy", "report", "--json").json["steps"]
+        assert (row["now"], row["configured"]) == ("collaborator", "collaborator")
+
+    def test_the_default_provider_is_named(self, shop, detent):
+        use_model(shop, "http://127.0.0.1:1")
+        out = detent("steps", "show", "propose/restock").out
+        assert "provider       house         default (the only entry under models)" in out
+        assert "model_id       tiny          models.house" in out

@@ -133,7 +133,9 @@ def performed_by(body: Any) -> str:
     """Who performed a step; empty for an ordinary handler's step."""
     detail = body.detail
     if detail.get("fallback_used"):
-        return f"handler, not the agent: {str(detail.get('fallback_reason')).replace('_', ' ')}"
+        error = detail.get("agent_error") or {}
+        message = f" ({cut(clean(error['message']), 100)})" if error.get("message") else ""
+        return f"handler, not the agent: {str(detail.get('fallback_reason')).replace('_', ' ')}{message}"
     if body.by != "agent":
         return ""
     tokens = body.spend.tokens

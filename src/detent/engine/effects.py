@@ -118,7 +118,10 @@ async def args_of(
     driver: Work, tool: Tool, item: Mapping[str, Any], pending: Sequence[Body] = ()
 ) -> dict[str, Any]:
     """The arguments of a proposed effect, with the receipts of the effects before it."""
-    return fill(await _args(driver, tool, item["args"]), _by_action(_receipts(driver, pending)))
+    args: dict[str, Any] = fill(
+        await _args(driver, tool, item["args"]), _by_action(_receipts(driver, pending))
+    )
+    return args
 
 
 async def _args(driver: Work, tool: Tool, args_or_blob: dict[str, Any]) -> dict[str, Any]:

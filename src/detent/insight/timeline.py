@@ -279,7 +279,9 @@ def _proposed(body: Proposed, entry: Entry) -> Told:
         return body.by, f"changed it to {calls}", None
     asked = "proposed" if body.final else f"asked in round {body.round} for"
     text = f"'{body.step}' {asked} {count(len(body.effects), 'effect')}: {tools}"
-    remarks = _extra(_looked(body.looked), _replaced(body.detail), cost(body.spend))
+    # What belongs to the outcome is told with its move.
+    looked = "" if body.final else _looked(body.looked)
+    remarks = _extra(looked, "" if body.final else _replaced(body.detail), cost(body.spend))
     return body.by, text + remarks, body.duration
 
 

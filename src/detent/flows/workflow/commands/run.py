@@ -517,6 +517,7 @@ async def _free(engine: Engine, run_id: str) -> None:
 @asynccontextmanager
 async def _opened(job: _Job, chosen: Chosen) -> AsyncIterator[Engine]:
     """The engine with the flows of one workflow, and a listener on them."""
+    from detent.cli import unused_agents
     from detent.flows.workflow.events import EventObserver
     from detent.runtime.wiring import engine_for
 
@@ -528,9 +529,10 @@ async def _opened(job: _Job, chosen: Chosen) -> AsyncIterator[Engine]:
         deterministic=job.deterministic, tape=job.tape, agents=catalog.agents(),
     )  # fmt: skip
     catalog.store = engine.store
-    async with engine:
-        place = job._place(chosen)
-        if place is not None:
-            workspace.trust.name(chosen.file)
-            await workspace.remember_place(engine.store, chosen.spec.name.partition(".")[0], place)
-        yield engine
+    with unused_agents.telling(workspace, engine):
+        async with engine:
+            place = job._place(chosen)
+            if place is not None:
+                workspace.trust.name(chosen.file)
+                await workspace.remember_place(engine.store, chosen.spec.name.partition(".")[0], place)
+            yield engine

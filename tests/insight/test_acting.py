@@ -8,6 +8,7 @@ from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.agent_side import AgentSide
 from detent.engine.engine import Engine
 from detent.insight import timeline, why
+from detent.insight.compare import compare
 from detent.insight.visits import function_calls
 from tests.dispatch.samples import agent, scripted, settings
 from tests.dispatch.test_acting import World, calls, running
@@ -157,3 +158,12 @@ def test_an_effect_that_was_skipped_after_doubt_is_not_taken_for_a_denied_one():
     assert skipped_text(EffectSkipped("k", "run")) == "skipped by a person: the run goes on without it"
     failed = EffectSkipped("k", "run", "engine", "an effect before it failed")
     assert skipped_text(failed) == "skipped: an effect before it failed"
+
+
+async def test_times_of_a_fallback_are_no_difference_between_two_runs():
+    one = await journal_of(performs, [ASK, WRONG])
+    other = await journal_of(performs, [ASK, WRONG])
+    kept = [entry.body for entry in one if entry.kind == "recorded" and entry.body.key == "fallback"]
+    assert kept
+    result = compare(one, other)
+    assert result.divergence is None or "fallback" not in str(result.divergence)

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from detent.kernel.machine import Machine
 
 
+MISMATCH = "CassetteMismatch"
+"""Name of the error for a request that differs from a recording."""
+
+
 class StepLines(LiveLines):
     """Prints a line for every committed step of one run; on a terminal also the step in progress."""
 
@@ -93,7 +97,10 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
         return _line("", "↓", "", 0, "", message, widest)
     if kind == "attempt_failed":
         again = "" if body.retry_at is None else f"; again in {span(max(0.0, body.retry_at - entry.at))}"
-        message = f"attempt {body.attempt}: {failure_text(body)}{again}"
+        text = failure_text(body)
+        if body.error == MISMATCH:  # printed as a whole at the end
+            text = text.partition("\n")[0]
+        message = f"attempt {body.attempt}: {text}{again}"
         return _line(body.step, "✗", "", 0, span(body.duration), message, widest)
     if kind == "effect_failed" and body.retry_at is not None:
         message = (

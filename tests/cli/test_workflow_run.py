@@ -616,7 +616,7 @@ def test_what_the_other_run_has_undone_is_said_and_not_undone_again(detent, fold
     assert log(folder) == ["+one you", "+two you", "-two you", "-one you"]
     said = detent("workflow", "run", "line", "--from", "spot")
     assert said.code == 1
-    assert "Run r1 has undone since what these steps did, which count as done here: one." in said.err
+    assert "Run r1 has since undone what these steps did, which count as done here: one." in said.err
     assert log(folder)[4:] == ["+two you", "-two you"]
 
 
@@ -1089,7 +1089,7 @@ def test_a_plain_fork_says_what_was_undone_and_undoes_it_no_more(detent, folder)
     detent("workflow", "run", "line", "--id", "r1")
     said = detent("fork", "r1", "--id", "r2")
     assert said.code == 1
-    assert "Run r1 has undone since what these steps did, which count as done here: one, two." in said.err
+    assert "Run r1 has since undone what these steps did, which count as done here: one, two." in said.err
     assert log(folder) == ["+one you", "+two you", "-two you", "-one you"]
     (folder / "trouble").unlink()
     assert detent("fork", "r1", "--id", "r3").code == 0

@@ -261,7 +261,10 @@ async def fork(
     async def act(engine: Engine, run_id: str) -> None:
         entry = None if at is None else await _entry_at(engine, run_id, at)
         await engine.fork(run_id, entry, set=changes, budget=budget, new_id=new_id, by=by, drive=False)
-        warn_of_undone(run_id, (await engine.get(new_id)).data.get(UNDONE) or ())
+        partly = await engine.flow((await engine.store.row(run_id)).flow).partly_undone_by(
+            engine.store, run_id
+        )
+        warn_of_undone(run_id, (await engine.get(new_id)).data.get(UNDONE) or (), partly)
         if not options.detach:
             await engine.resume(new_id)
 

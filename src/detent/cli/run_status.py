@@ -205,12 +205,22 @@ def row_plain(row: RunRow) -> dict[str, Any]:
     }
 
 
-def warn_of_undone(run_id: str, steps: Sequence[str]) -> None:
-    """Warn about steps that a fork counts as done although the original run has rolled them back."""
-    if not steps:
-        return
+def warn_of_undone(run_id: str, steps: Sequence[str], partly: Iterable[str] = ()) -> None:
+    """Warn about steps that a fork counts as done although the original run has rolled them back.
+
+    Of the steps in `partly`, it has rolled back some effects and not others.
+    """
+    if steps:
+        warn(
+            f"Run {run_id} has since undone what these steps did, which count as done here: {_named(steps)}."
+        )
+    if half := sorted(partly):
+        warn(
+            f"Run {run_id} has undone only a part of what these steps did, which count as done here: "
+            f"{_named(half)}. Look at the rest before you go on: detent why {run_id}"
+        )
+
+
+def _named(steps: Sequence[str]) -> str:
     named = [*steps[:MOST_NAMED], *(["…"] if len(steps) > MOST_NAMED else [])]
-    warn(
-        f"Run {run_id} has undone since what these steps did, which count as done here: "
-        f"{clean(', '.join(named))}."
-    )
+    return clean(", ".join(named))

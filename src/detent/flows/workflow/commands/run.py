@@ -359,7 +359,7 @@ class _Job:
         from detent.cli.run_status import warn_of_undone
 
         forked = await runs.fork_from(engine, checkpoint_id, prepared, new_id=self.run_id)
-        warn_of_undone(forked.of, forked.undone)
+        warn_of_undone(forked.of, forked.undone, forked.partly_undone)
         return forked.id, f"from checkpoint '{checkpoint_id}' of {forked.of}"
 
     async def _cancelled(self, engine: Engine, run_id: str) -> None:

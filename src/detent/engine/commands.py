@@ -29,6 +29,7 @@ from detent.kernel.entries import (
 from detent.kernel.errors import (
     ConfigurationError,
     Fenced,
+    ReplayedRun,
     RunBusy,
     RunStateError,
 )
@@ -36,6 +37,7 @@ from detent.kernel.hold_token import HoldToken
 from detent.kernel.placeholders import uses_receipt
 from detent.kernel.plain import encode, to_plain
 from detent.kernel.run import Run
+from detent.kernel.run_config import REPLAYED
 from detent.kernel.status import REOPENABLE, Status
 
 if TYPE_CHECKING:
@@ -228,6 +230,8 @@ async def reopen(
         raise RunStateError(f"Run {run_id} is {row.now.status.value} and cannot be reopened.")
     async with _claimed_patiently(active, run_id) as driver:
         run, machine = driver.run, driver.flow.machine
+        if run.config.get(REPLAYED):
+            raise ReplayedRun(run_id)
         if run.fingerprint != driver.flow.fingerprint:
             raise RunStateError(f"Run {run_id} ended under another definition; fork it instead.")
         state = run.state

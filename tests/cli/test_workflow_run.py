@@ -228,7 +228,8 @@ def test_a_failed_run_shows_the_error_rolls_back_and_exits_with_1(detent, folder
         "↶ below/end: unput", "↶ below/begin: unput", "↶ each/[0]/tail: unput", "↶ each/[0]/head: unput",
         "↶ first: unput",
     ]  # fmt: skip
-    assert said.lines[-2:] == ["  ValueError: trouble is in the way", "  detent why r1"]
+    assert said.out.count("ValueError: trouble is in the way") == 1
+    assert said.lines[-1] == "  detent why r1"
     did = ["first", "head a", "tail a", "begin deep", "end deep"]
     assert log(folder) == [f"+{one}" for one in did] + [f"-{one}" for one in did[::-1]]
 

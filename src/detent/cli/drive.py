@@ -92,7 +92,7 @@ async def tell(
 ) -> None:
     """Print the status of a run in the way of its kind; an error already `shown` is not repeated."""
     kind = kind or workspace.catalog.kind_of(run.flow)
-    if kind is None or not await kind.tell_ending(workspace, engine, run):
+    if kind is None or not await kind.tell_ending(workspace, engine, run, shown):
         run_status.tell(workspace, run, told=shown)
 
 

@@ -218,6 +218,7 @@ def _print_run(
     from detent.cli.output import clean, fields, fit, local, paint, say
     from detent.insight import timeline
     from detent.insight.effect_text import is_confirmation
+    from detent.insight.formatting import count
 
     forked = run.forked_from
     fields(
@@ -271,7 +272,7 @@ def _print_run(
     shown = timeline.render(lines).splitlines()
     if len(entries) < run.seq:
         hidden = run.seq - len(entries)
-        shown.insert(1, f"   … {hidden:,} entries between; --all shows them")
+        shown.insert(1, f"   … {count(hidden, 'entry')} between; --all shows them")
     for line in shown:
         fit(f"  {line}")
 

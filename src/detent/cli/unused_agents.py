@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,6 @@ from detent.insight.formatting import count
 from detent.insight.why import fallback_of
 
 if TYPE_CHECKING:
-    from detent.cli.workspace import Workspace
     from detent.engine.engine import Engine
     from detent.kernel.entries import Entry
 
@@ -42,8 +41,8 @@ class UnusedAgents:
         step = fallback.get("step") or f"{flow}/{getattr(body, 'frm', '')}"
         self.steps[(str(step), str(why or "no model can be asked"))] += 1
 
-    def lines(self, workspace: Workspace) -> list[str]:
-        """The notice; empty if there is nothing to say."""
+    def lines(self, command: Callable[..., str]) -> list[str]:
+        """The notice, empty if there is nothing to say; `command` writes a command out for people."""
         if not self.steps:
             return []
         times = [
@@ -59,17 +58,17 @@ class UnusedAgents:
             *times[:MOST_NAMED],
             *more,
             "Supply what is missing, or set the step to mode: deterministic. Its settings: "
-            + workspace.command("steps", "show", first),
+            + command("steps", "show", first),
         ]
 
 
 @contextmanager
-def telling(workspace: Workspace, engine: Engine) -> Iterator[None]:
+def telling(command: Callable[..., str], engine: Engine) -> Iterator[None]:
     """Print the notice for all runs that the engine drives, once, at the end."""
     unused = UnusedAgents()
     engine.add_observer(unused)
     try:
         yield
     finally:
-        for line in unused.lines(workspace):
+        for line in unused.lines(command):
             warn(line)

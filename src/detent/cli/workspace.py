@@ -264,7 +264,7 @@ class Workspace:
             agents=self.catalog.agents() if self.settings.section("agents") else (),
         )  # fmt: skip
         self.catalog.store = engine.store
-        with unused_agents.telling(self, engine):
+        with unused_agents.telling(self.command, engine):
             async with engine:
                 yield engine
 

@@ -485,7 +485,8 @@ class _Job:
 
         code = await drive(
             self.workspace, engine, begin, replace(self.options, detach=False),
-            flow=(await engine.store.row(run_id)).flow, run_id=run_id, kind=KIND, lines=nullcontext(),
+            flow=(await engine.store.row(run_id)).flow, run_id=run_id, kind=KIND,
+            lines=self._lines or nullcontext(),
             plain=_result,
         )  # fmt: skip
         await self._set_shown(engine, run_id)
@@ -529,7 +530,7 @@ async def _opened(job: _Job, chosen: Chosen) -> AsyncIterator[Engine]:
         deterministic=job.deterministic, tape=job.tape, agents=catalog.agents(),
     )  # fmt: skip
     catalog.store = engine.store
-    with unused_agents.telling(workspace, engine):
+    with unused_agents.telling(workspace.command, engine):
         async with engine:
             place = job._place(chosen)
             if place is not None:

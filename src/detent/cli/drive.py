@@ -92,8 +92,8 @@ async def tell(
 ) -> None:
     """Print the status of a run in the way of its kind; an error already `shown` is not repeated."""
     kind = kind or workspace.catalog.kind_of(run.flow)
-    if kind is None or not await kind.tell_ending(workspace, engine, run):
-        run_status.tell(workspace, run, shown=shown)
+    if kind is None or not await kind.tell_ending(workspace, engine, run, shown):
+        run_status.tell(workspace, run, told=shown)
 
 
 def _lines(engine: Engine, kind: Kind | None, flow: str, run_id: str | None) -> Any:

@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import claims
-from detent.engine.confirmation import CONFIRM, check_answer, kept_answer
+from detent.engine.confirmation import check_answer, kept_answer, key_of
 from detent.engine.driver import Driver
-from detent.engine.effects import AGAIN, HAPPENED, SKIP
+from detent.engine.effects import AGAIN, HAPPENED, SKIP, args_of
 from detent.engine.journal_reader import load, read
 from detent.kernel import checks
 from detent.kernel.budget import Budget
 from detent.kernel.entries import (
+    CONFIRM,
     Body,
     EffectDone,
     EffectFailed,
@@ -28,6 +29,7 @@ from detent.kernel.entries import (
 from detent.kernel.errors import (
     ConfigurationError,
     Fenced,
+    ReplayedRun,
     RunBusy,
     RunStateError,
 )
@@ -35,10 +37,12 @@ from detent.kernel.hold_token import HoldToken
 from detent.kernel.placeholders import uses_receipt
 from detent.kernel.plain import encode, to_plain
 from detent.kernel.run import Run
+from detent.kernel.run_config import REPLAYED
 from detent.kernel.status import REOPENABLE, Status
 
 if TYPE_CHECKING:
     from detent.engine.active_runs import ActiveRuns
+    from detent.engine.tools import Tool
 
 UNSAID: Any = object()
 """No receipt was given."""
@@ -155,13 +159,14 @@ async def release(active: ActiveRuns, run_id: str, answer: Any, hold: str, by: s
     plain = to_plain(answer)
     async with _answering(active, run_id, hold) as (driver, held):
         if held.choices and plain not in held.choices:
+            text = plain if isinstance(plain, str) else encode(plain)
             raise ConfigurationError(
-                f"'{plain}' is not an answer to '{held.name}' of run {run_id}. "
+                f"'{text}' is not an answer to '{held.name}' of run {run_id}. "
                 f"Answers: {', '.join(held.choices)}."
             )
         if held.why == CONFIRM:
             tool = driver.flow.tools.get(held.about["tool"], "effect")
-            check_answer(tool, plain)
+            check_answer(tool, await _shown_args(driver, tool, held), plain)
             plain = kept_answer(driver, tool, plain)
         bodies: list[Body] = [Released(held.name, plain, by)]
         if held.name in ("takeovers", "driver") and plain == "cancel":
@@ -169,6 +174,13 @@ async def release(active: ActiveRuns, run_id: str, answer: Any, hold: str, by: s
             bodies.append(Ended(Status.CANCELLED, why, by=by))
         await driver.commit(*bodies)
         _go_on(active, driver, drive)
+
+
+async def _shown_args(driver: Driver, tool: Tool, held: Held) -> dict[str, Any]:
+    """The arguments of the effect that a confirmation is about."""
+    key, proposal = key_of(held.name), driver.run.proposal
+    items = [] if proposal is None else proposal.effects
+    return await args_of(driver, tool, next(item for item in items if item["key"] == key))
 
 
 async def resolve(
@@ -218,6 +230,8 @@ async def reopen(
         raise RunStateError(f"Run {run_id} is {row.now.status.value} and cannot be reopened.")
     async with _claimed_patiently(active, run_id) as driver:
         run, machine = driver.run, driver.flow.machine
+        if run.config.get(REPLAYED):
+            raise ReplayedRun(run_id)
         if run.fingerprint != driver.flow.fingerprint:
             raise RunStateError(f"Run {run_id} ended under another definition; fork it instead.")
         state = run.state

@@ -59,7 +59,7 @@ async def _perform(driver: Work, opening: Sequence[Body], withhold: bool) -> Non
         if key in receipts or key in run.settled:
             continue
         tool = driver.flow.tools.get(item["tool"], "effect")
-        args = fill(await _args(driver, tool, item["args"]), _by_action(receipts))
+        args = await args_of(driver, tool, item, pending)
         line = await driver.engine.store.effect(run.id, key)
         if run.begun == key and not opening:
             if line is not None and not await _over(driver, line):
@@ -112,6 +112,16 @@ async def _perform(driver: Work, opening: Sequence[Body], withhold: bool) -> Non
             spend=spend,
         )
     await driver.commit(*pending, ending)
+
+
+async def args_of(
+    driver: Work, tool: Tool, item: Mapping[str, Any], pending: Sequence[Body] = ()
+) -> dict[str, Any]:
+    """The arguments of a proposed effect, with the receipts of the effects before it."""
+    args: dict[str, Any] = fill(
+        await _args(driver, tool, item["args"]), _by_action(_receipts(driver, pending))
+    )
+    return args
 
 
 async def _args(driver: Work, tool: Tool, args_or_blob: dict[str, Any]) -> dict[str, Any]:

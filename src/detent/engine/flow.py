@@ -218,6 +218,10 @@ class Flow:
         """Paths of the steps that a run has rolled back, which a fork must not count as done."""
         return frozenset()
 
+    async def partly_undone_by(self, store: Store, run_id: str) -> frozenset[str]:
+        """Paths of the steps of which a run has rolled back only a part."""
+        return frozenset()
+
     def done_by(self, past: Past) -> Iterable[str]:
         """Paths of the steps that a run has done."""
         return ()

@@ -45,8 +45,9 @@ def cost(spend: Spend) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """`1 token`, `2 tokens`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    """`1 token`, `2 tokens`, `3 entries`."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def value(plain: Any, limit: int = 60) -> str:

@@ -16,6 +16,10 @@ from detent.kernel.status import Status
 
 Plain = dict[str, Any]
 NOTHING_SAID: Mapping[str, Any] = MappingProxyType({})
+CONFIRM = "confirm"
+"""Why a run waits for a person's word on an effect, and the beginning of such a hold's name."""
+DENIED, EDITED = "denied", "edited"
+"""Beginning of why an effect was skipped: a person said no, or put another in its place."""
 
 
 @dataclass(frozen=True, slots=True)

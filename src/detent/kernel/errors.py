@@ -103,6 +103,17 @@ class DefinitionChanged(ConfigurationError):
         )
 
 
+class ReplayedRun(ConfigurationError):
+    """A run cannot go on: its answers came from a recording, and nothing it did was performed."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(
+            f"Run {run_id} is the replay of a recording: nothing that its journal calls done was performed, "
+            f"so it cannot go on. Cancel it (detent cancel {run_id}) and start a new run."
+        )
+
+
 class BudgetExceededError(DetentError):
     """Something was asked for that the budget no longer covers."""
 

@@ -202,9 +202,9 @@ def pointer_part(part: str | int) -> str:
     return part.replace("~", "~0").replace("/", "~1") if isinstance(part, str) else str(part)
 
 
-def brief(value: Any, private: bool = False) -> Any:
+def brief(value: Any, private: bool = False, longest: int = LONGEST_KEPT) -> Any:
     """A plain value as the journal keeps it: itself when short and not private, else its hash and size."""
     text = encode(value)
-    if not private and len(text) <= LONGEST_KEPT:
+    if not private and len(text) <= longest:
         return value
     return {"$hash": hashlib.sha256(text.encode()).hexdigest()[:16], "size": len(text)}

@@ -274,6 +274,8 @@ class Agreement:
         sums.seen(at)
         reason = str(record.get("fallback_reason")) if record.get("fallback_used") else None
         level = record.get("autonomy_level") or (reason if reason == FallbackReason.OPERATOR.value else None)
+        if isinstance(lowered := record.get("lowered"), Mapping):  # for that visit alone
+            level = lowered.get("was")
         self._learn(sums, record, level, place)
         if reason is not None:
             sums.fallbacks[reason] += 1

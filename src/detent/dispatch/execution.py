@@ -27,6 +27,7 @@ from detent.dispatch.own_code import OwnCode, failed_before
 from detent.dispatch.plan import Plan, check_price, facts_of, no_agent_side
 from detent.dispatch.proposal import Proposal
 from detent.dispatch.result import AgentFailure, DispatchResult
+from detent.dispatch.visit_level import Lowered, lowered
 from detent.engine import logger, moves
 from detent.engine.context import StepContext
 from detent.engine.outcome import Effect, Outcome
@@ -76,6 +77,9 @@ class Execution:
         self.step = plan.step
         self.ctx = ctx
         self.level: AutonomyLevel = plan.config.autonomy or AutonomyLevel.OPERATOR
+        """The level in force."""
+        self.lowered: Lowered | None = None
+        """How the flow has lowered it for this visit."""
         self.facts = facts_of(plan, driver.run)
         self._inputs: dict[str, Any] | None = None
         self._began = driver.clock.elapsed()
@@ -119,6 +123,9 @@ class Execution:
             self._mode_ignored()
             return await self._agent_alone()
         demoted = await self._demoted() if plan.agent else None
+        if plan.agent and (lower := await lowered(self.ctx, self.level)) is not None:
+            self.lowered, self.level = lower, lower.level
+            demoted = f"lowered for this visit: {lower.why}"
         self.say(
             logger.info, "dispatch.mode_selected", mode=config.mode.value if config.mode else None,
             autonomy=self.level.value, forced=plan.resolved.forced, source=plan.resolved.sources.get("mode"),
@@ -560,6 +567,8 @@ class Execution:
             detail["series"] = self.series(model_id)
         if self.plan.agent:
             detail |= self.plan.resolved.to_plain()
+            if self.lowered is not None:
+                detail["lowered"] = self.lowered.to_plain()
             if (highest := highest_level(self.step)) is not None:
                 detail["max_autonomy"] = highest.value
         if asked is not None and asked.cuts:
@@ -628,6 +637,11 @@ class Execution:
         return None if self._handler_seconds is None else _milliseconds(self._handler_seconds)
 
     # -- trust ----------------------------------------------------------------------------------------------
+
+    @property
+    def usual_level(self) -> AutonomyLevel:
+        """The level of the step, whatever its flow has made of it for this visit."""
+        return self.level if self.lowered is None else self.lowered.was
 
     async def _demoted(self) -> str | None:
         """Lower the level to the step's demotion, if it has one; return the reason in words."""

@@ -8,7 +8,11 @@ from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.agreement import agreement
 from detent.dispatch.autonomy import AutonomyLevel, FallbackReason
 from detent.dispatch.evidence import DEMOTIONS, Demotion, EvidenceRules
+from detent.dispatch.proposal import Proposal
+from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
+from detent.engine.tools import Tool
+from detent.engine.trial_context import CannotCheck
 from detent.insight.why import render, why
 from tests.dispatch.samples import (
     FAULT,
@@ -113,3 +117,116 @@ class TestALevelForOneVisit:
         assert (demotion.was, demotion.level) == (AutonomyLevel.APPROVER, AutonomyLevel.CONSULTANT)
         (figures,) = agreement(journals, rules)
         assert figures.now is AutonomyLevel.APPROVER
+
+
+class Show:
+    """A flow that plans, implements and judges; the world counts what was really asked and done."""
+
+    def __init__(self, *, implement=None, validator=None) -> None:
+        self.asked: list[str] = []
+        self.written: list[str] = []
+
+        def tempo(song: str) -> int:
+            self.asked.append(song)
+            return 120
+
+        def write(text: str) -> None:
+            self.written.append(text)
+
+        async def plan(ctx):
+            return {"plan": ["calm", "loud"]}
+
+        async def usual(ctx):
+            beats = await ctx.query("tempo", song="song")
+            text = ctx.keep(" ".join(ctx.data["plan"]))
+            await ctx.note("implemented", beats=beats)
+            return Outcome(
+                set={"parts": len(ctx.data["plan"]), "text": text},
+                append={"log": ["implemented"]},
+                effects=[Effect("write", {"text": "show"})],
+            )
+
+        async def judge(ctx):
+            text = (await ctx.kept(ctx.data["text"])).decode()
+            passes = "loud" in text and ctx.data["log"] == ["implemented"]
+            return Outcome("done" if passes else "failed", set={"score": ctx.data["parts"] * 10})
+
+        async def passes_by_code(inputs, proposal):
+            """The plan counts if the rest, done by code and judged by code, passes no worse than code's."""
+            scores = []
+            for chosen in (proposal.output, (await proposal.rehearse("plan")).data):
+                implemented = await proposal.rehearse("implement", {"plan": chosen["plan"]})
+                judged = await proposal.rehearse("judge", implemented.data)
+                assert implemented.effects == (Effect("write", {"text": "show"}),)
+                scores.append(judged.data["score"] if judged.to == "done" else -1)
+            return scores[0] >= scores[1], [f"/plan: {scores[0]} of {scores[1]}"]
+
+        schema = {"type": "object", "properties": {"plan": {"type": "array"}}, "required": ["plan"]}
+        step = Step(
+            "plan", plan, INTENT, inputs=(), output_schema=schema, validator=validator or passes_by_code,
+            effects=(), queries=(),
+        )  # fmt: skip
+        self.flow = flow_of(
+            {"plan": ["implement"], "implement": ["judge"], "judge": ["done", "failed"]},
+            {"plan": step, "implement": implement or usual, "judge": judge},
+            tools=[Tool("tempo", tempo, "query"), Tool("write", write)],
+        )
+
+
+class TestAValidatorThatRehearsesOtherSteps:
+    @pytest.mark.parametrize(
+        ("plan", "by"),
+        [(["loud", "calm", "loud"], "agent"), (["loud"], "handler"), (["calm"] * 9, "handler")],
+    )
+    async def test_a_plan_is_judged_by_what_code_makes_of_it(self, bench, plan, by):
+        """The remaining steps are rehearsed by their handlers: queries are made, effects are not."""
+        show = Show()
+        dispatch = settings(
+            scripted({"output": {"plan": plan}}, step="plan"), agent("collaborator"), step="plan"
+        )
+        engine = await bench.engine(show.flow, dispatch=dispatch)
+        run = await engine.run("flow")
+        (planned,) = await moves(engine, run.id, "plan")
+        assert planned.by == by
+        assert (run.state, run.data["log"]) == ("done", ["implemented"])
+        assert show.written == ["show"]
+        assert show.asked == ["song", "song"]  # once for all rehearsals, and once by the step itself
+        notes = [entry for entry in await journal(engine, run.id) if entry.kind == "noted"]
+        assert len(notes) == 1
+
+    @pytest.mark.parametrize("does", ["pays", "starts a run", "goes on with a receipt"])
+    async def test_what_cannot_be_rehearsed_is_not_done_by_halves(self, quick, does):
+        """The validator is told, and nothing was paid, started or performed for it."""
+        paid: list[str] = []
+        verdicts: list[object] = []
+
+        async def implement(ctx):
+            if does == "pays":
+                await ctx.once("answer", lambda: paid.append("answer"))
+            elif does == "starts a run":
+                await ctx.child("none", key="part")
+            else:
+                await ctx.perform("write", text="show")
+            return {"parts": 2}
+
+        async def validator(inputs, proposal):
+            try:
+                verdicts.append((await proposal.rehearse("implement", {"plan": []})).outcome)
+            except CannotCheck:
+                verdicts.append("cannot be rehearsed")
+            assert (paid, show.written) == ([], [])
+            return True
+
+        show = Show(implement=implement, validator=validator)
+        executor = scripted({"output": {"plan": ["an agent's"]}}, step="plan")
+        engine = await quick.engine(
+            show.flow, dispatch=settings(executor, agent("collaborator"), step="plan")
+        )
+        run = await engine.run("flow")
+        assert verdicts == [None if does == "goes on with a receipt" else "cannot be rehearsed"]
+        assert run.data["plan"] == ["an agent's"]
+
+    async def test_a_validator_alone_says_that_it_needs_a_run(self):
+        """Tests of a validator may hand it a function of their own."""
+        with pytest.raises(CannotCheck):
+            await Proposal({}).rehearse("judge")

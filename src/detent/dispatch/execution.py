@@ -33,6 +33,7 @@ from detent.engine.context import StepContext
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.patterns import PatternTimeout
 from detent.engine.performer import called, called_through_ledger, concluded
+from detent.engine.rehearsal import Rehearsals
 from detent.engine.step import WAITS
 from detent.engine.step_failures import StepFailed
 from detent.engine.trial_context import CannotCheck, TrialContext, TrialPaused
@@ -87,6 +88,7 @@ class Execution:
         self.agent_side: Side | None = None
         self.own_code = OwnCode(plan, ctx, lambda trial: self._timed(self.handle(trial)))
         self.visit: AgentVisit | None = None
+        self._rehearse = Rehearsals(plan.flow, ctx)
         self._agent_remarks: tuple[Body, ...] = ()
         self._round: Judgement | None = None
         """The judgement of the current round, until it is told."""
@@ -305,7 +307,9 @@ class Execution:
         """Judge effects that the agent asks for; gives how many may be performed before asking again."""
         assert self.visit is not None
         acts, compared = self.visit.acts, len(effects)
-        proposal = Proposal(None, None, tuple(effects), acts=tuple(acts), round=number, final=False)
+        proposal = Proposal(
+            None, None, tuple(effects), acts=tuple(acts), round=number, final=False, rehearse=self._rehearse
+        )
 
         async def departures() -> tuple[Discrepancy, ...]:
             nonlocal compared
@@ -391,7 +395,8 @@ class Execution:
         acts, self._round = asked.proposal.acts, None
         try:
             judgement = await gate.judge(
-                self.level, self.step, self.plan.contract, self.inputs, asked.proposal, self.agent_side,
+                self.level, self.step, self.plan.contract, self.inputs,
+                asked.proposal._replace(rehearse=self._rehearse), self.agent_side,
                 lambda: self.own_code.side_after(acts),
             )  # fmt: skip
         except (CannotCheck, TrialPaused):

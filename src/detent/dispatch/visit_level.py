@@ -1,4 +1,4 @@
-"""The level in force for one visit: what the step's flow makes of the level it has. It can only be lowered."""
+"""The level in force for one visit, which a flow may lower and never raise."""
 
 from __future__ import annotations
 

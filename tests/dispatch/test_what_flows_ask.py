@@ -11,9 +11,13 @@ from detent.dispatch.evidence import DEMOTIONS, Demotion, EvidenceRules
 from detent.dispatch.proposal import Proposal
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
+from detent.engine.step_failures import Transient
 from detent.engine.tools import Tool
 from detent.engine.trial_context import CannotCheck
+from detent.engine.verdicts import VERDICT
 from detent.insight.why import render, why
+from detent.kernel.errors import ConfigurationError
+from detent.kernel.policy import RetryPolicy
 from tests.dispatch.samples import (
     FAULT,
     INTENT,
@@ -25,6 +29,7 @@ from tests.dispatch.samples import (
     agent,
     forms,
     moves,
+    notes,
     result_of,
     scripted,
     settings,
@@ -230,3 +235,118 @@ class TestAValidatorThatRehearsesOtherSteps:
         """Tests of a validator may hand it a function of their own."""
         with pytest.raises(CannotCheck):
             await Proposal({}).rehearse("judge")
+
+
+class TestEvidenceFromALaterMeasurement:
+    def flow(self, measure=None, **options):
+        """A model is trained, then measured."""
+
+        async def train(ctx):
+            return {"kind": "by code"}
+
+        async def usual(ctx):
+            await ctx.verdict("train", ctx.data["score"] >= 0.8, f"scores {ctx.data['score']}")
+            return "done"
+
+        step = Step("train", train, INTENT, inputs=(), output_schema=KIND_ONLY, next=("measure",), **options)
+        return flow_of(
+            {"train": ["measure"], "measure": ["done", "train"]},
+            {"train": step, "measure": Step("measure", measure or usual, retry=RetryPolicy(3, 0, 0))},
+        )
+
+    async def figures(self, engine, *run_ids):
+        """The report on the step."""
+        (figures,) = agreement([(run_id, await journal(engine, run_id)) for run_id in run_ids])
+        return figures.n, figures.agreed, figures.differed
+
+    def dispatch(self, level="consultant", **options):
+        return settings(
+            scripted(again({"kind": "by agent"}), step="train"), agent(level), step="train", **options
+        )
+
+    async def test_a_measurement_judges_the_agent_that_was_not_checked(self, bench):
+        """In the report and in the tally that demotes; the note says who found it out and why."""
+        engine = await bench.engine(self.flow(), dispatch=self.dispatch())
+        runs = [await engine.run("flow", {"score": score}) for score in (0.9, 0.7, 0.95)]
+        assert await self.figures(engine, *(run.id for run in runs)) == (3, 2, 1)
+        (note,) = await notes(engine, runs[1].id, VERDICT)
+        assert (note.body["state"], note.body["visit"], note.body["right"]) == ("train", 1, False)
+        assert (note.body["by"], note.body["why"]) == ("measure", "scores 0.7")
+        await engine.performer.evidence.settle()
+        ((_, tally),) = (await engine.store.marks("evidence/flow/train")).items()
+        assert (tally["n"], tally["agreed"], tally["recent"]) == (3, 2, "ada")
+
+    async def test_measurements_demote_a_step_that_nobody_compares(self, quick):
+        """An approver whose models turn out bad goes down like one that disagrees."""
+        rules = EvidenceRules(demote_window=4, demote_hard=4)
+        engine = await quick.engine(self.flow(), dispatch=self.dispatch("approver", evidence=rules))
+        for _ in range(4):
+            await engine.run("flow", {"score": 0.1})
+        demotion = Demotion.from_plain((await engine.store.mark(f"{DEMOTIONS}flow/train"))[0])
+        assert demotion is not None
+        assert (demotion.was, demotion.level) == (AutonomyLevel.APPROVER, AutonomyLevel.CONSULTANT)
+
+    @pytest.mark.parametrize(("score", "expected"), [(0.9, (1, 1, 0)), (0.1, (2, 1, 1))])
+    async def test_a_checked_visit_does_not_agree_twice(self, quick, score, expected):
+        """What speaks against an agent always counts; what speaks for it, once a visit."""
+        flow = self.flow(validator=lambda inputs, proposal: True)
+        engine = await quick.engine(flow, dispatch=self.dispatch("collaborator"))
+        run = await engine.run("flow", {"score": score})
+        assert await self.figures(engine, run.id) == expected
+
+    async def test_code_that_was_measured_is_no_evidence_about_an_agent(self, quick):
+        """The note is there all the same."""
+        engine = await quick.engine(self.flow())
+        run = await engine.run("flow", {"score": 0.1})
+        assert agreement([(run.id, await journal(engine, run.id))]) == []
+        assert len(await notes(engine, run.id, VERDICT)) == 1
+
+    async def test_a_step_that_is_repeated_judges_once(self, bench):
+        """After a failed attempt, and however often it says so; each visit has a verdict of its own."""
+
+        async def measure(ctx):
+            await ctx.verdict("train", False)
+            await ctx.verdict("train", True)
+            if ctx.attempt < 3:
+                raise Transient("busy")
+            if ctx.visit == 1:
+                return "train"
+            await ctx.verdict("train", False, visit=1)
+            return "done"
+
+        engine = await bench.engine(self.flow(measure), dispatch=self.dispatch())
+        run = await engine.run("flow")
+        assert await self.figures(engine, run.id) == (2, 0, 2)
+        visits = [
+            (note.body["visit"], note.body.get("again", False))
+            for note in await notes(engine, run.id, VERDICT)
+        ]
+        assert visits == [(1, False), (1, True), (2, False), (2, True), (1, True)]
+        await engine.performer.evidence.settle()
+        ((_, tally),) = (await engine.store.marks("evidence/flow/train")).items()
+        assert tally["n"] == 2
+
+    async def test_a_person_judges_what_nobody_measured(self, bench):
+        """Also after the run has ended, and once."""
+
+        async def measure(ctx):
+            return "done"
+
+        engine = await bench.engine(self.flow(measure), dispatch=self.dispatch())
+        run = await engine.run("flow")
+        await engine.verdict(run.id, "train", False, why="it forgets", by="ada")
+        await engine.verdict(run.id, "train", False, why="it still does", by="ada")
+        assert await self.figures(engine, run.id) == (1, 0, 1)
+        assert [note.body["by"] for note in await notes(engine, run.id, VERDICT)] == ["ada", "ada"]
+        assert (await engine.get(run.id)).status is run.status
+        with pytest.raises(ConfigurationError, match="no visit 2 of 'train'"):
+            await engine.verdict(run.id, "train", True, visit=2)
+
+    async def test_a_fork_does_not_judge_what_it_has_copied(self, quick):
+        """The visit belongs to the run that made it."""
+        engine = await quick.engine(self.flow(), dispatch=self.dispatch())
+        run = await engine.run("flow", {"score": 0.9})
+        moved = next(entry.seq for entry in await journal(engine, run.id) if entry.kind == "moved")
+        fork = await engine.fork(run.id, moved)
+        await engine.finish(fork)
+        assert await self.figures(engine, run.id, fork) == (1, 1, 0)

@@ -26,6 +26,7 @@ from detent.engine.performer import HandlerPerformer, Performer
 from detent.engine.ports import Blob, Cancellation, Clock, Lease, NewRun, Resource, Store, Tape
 from detent.engine.timers import Timers
 from detent.engine.user_errors import failure, message_of
+from detent.engine.verdicts import VERDICT
 from detent.kernel import checks
 from detent.kernel.budget import Budget
 from detent.kernel.entries import ChildEnded, Entry, Held, Moved, Noted, Started
@@ -337,6 +338,9 @@ class ActiveRuns:
                 self.observers.tell(run, driver.flow.machine, entry)
         if self._listeners:
             self._announce(run.id)
+        for entry in entries:
+            if type(entry.body) is Noted and entry.body.topic == VERDICT:
+                driver.verdicts.append(entry.body.body)
         last = entries[-1].body
         if type(last) is Moved:
             if driver.telling and driver.flow.tells:

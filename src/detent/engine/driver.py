@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from detent.engine import effects, logger, moves
@@ -60,7 +60,7 @@ class Home(Process, Protocol):
 class Driver(Work):
     """Drives one run."""
 
-    __slots__ = ("_acting", "_after", "_assignments")
+    __slots__ = ("_acting", "_after", "_assignments", "verdicts")
 
     def __init__(
         self, engine: Home, flow: Flow, run: Run, lease: Lease, parent: Driver | None = None
@@ -73,6 +73,8 @@ class Driver(Work):
         self._assignments: dict[str, Assignment] = {}
         self._acting: asyncio.Future[None] | None = None
         """The effect under way that a step has asked for."""
+        self.verdicts: list[Mapping[str, Any]] = []
+        """Committed verdicts on earlier visits that the performer is not told of yet."""
 
     # -- the loop -------------------------------------------------------------------------------------------
 
@@ -104,6 +106,9 @@ class Driver(Work):
             if self._after is not None and (run.steps > self._after[0] or run.status.is_end):
                 (_, after), self._after = self._after, None
                 await after()
+            if self.verdicts:
+                verdicts, self.verdicts = self.verdicts, []
+                await self.engine.performer.judged(self, verdicts)
 
     async def _cancelled(self) -> bool:
         """End the run or start its rollback, as its cancellation asks, unless an effect is unsettled."""

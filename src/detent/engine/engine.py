@@ -331,7 +331,16 @@ class Engine:
         """Continue a run that ended failed, degraded, cancelled or out of budget."""
         await commands.reopen(self.active, run_id, budget, reason, by, drive)
 
-    # -- what drivers and neighbours use --------------------------------------------------------------------
+    async def verdict(
+        self, run_id: str, state: Any, right: bool, *, why: str = "", visit: int | None = None,
+        by: str = "person",
+    ) -> None:  # fmt: skip
+        """Record a person's verdict on a visit of a state, the last one unless said.
+
+        The run goes on as it is. If an agent performed the visit, it is evidence about the agent, as
+        `StepContext.verdict` is.
+        """
+        await commands.verdict(self.active, run_id, state, right, why, visit, by)
 
 
 class _Duties:

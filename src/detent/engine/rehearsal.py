@@ -119,6 +119,9 @@ class _RehearsalContext(TrialContext):
         """Refused."""
         raise CannotCheck(f"The handler of step '{self.step.name}' pays for an answer ('{key}').")
 
+    async def verdict(self, state: Any, right: bool, why: str = "", *, visit: int | None = None) -> None:
+        """Nothing: what is rehearsed judges nobody."""
+
     async def cancel_descendants(self, runs: Sequence[str], reason: str) -> None:
         """Refused."""
         raise CannotCheck(f"The handler of step '{self.step.name}' cancels other runs.")

@@ -528,7 +528,7 @@ class StepContext:
             with nullcontext() if self.limit is None else self.limit.paused():
                 await driver.act(self, effects, side=side, **options)
             self._seen, self.emitted, self.looked, self.with_round = {}, (), (), ()
-            halted = driver.engine.stopping or driver.cancellation or driver.run.called_off
+            halted = driver.cancellation or driver.run.called_off or driver.engine.halts(driver.run)
             settled = driver.run.settled
             unsettled = driver.run.proposal is not None or any(key not in settled for key, _ in effects)
             if (unsettled and not driver.log.withheld) or halted or FROM_THE_TOP.get():
@@ -641,6 +641,10 @@ class StepContext:
         if metadata:
             body["metadata"] = to_plain(metadata)
         self._emit(Noted(OUTPUT, body))
+
+    def progress(self, done: float | None = None, of: float | None = None, text: str = "") -> None:
+        """Show those who watch how far the step has come; in no journal, and from any thread."""
+        self._driver.show_progress(self.step.name, done, of, text)
 
     async def verdict(self, state: Any, right: bool, why: str = "", *, visit: int | None = None) -> None:
         """Say whether an earlier visit of a state was right, by what is known now; the last one unless said.

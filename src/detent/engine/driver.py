@@ -87,7 +87,7 @@ class Driver(Work):
 
             run.beside = await looked_beside(self.flow.beside, run, self.engine.store.blob)
         while run.status is Status.RUNNING:
-            if self.engine.stopping:
+            if self.engine.halts(run):
                 await self.engine.store.park(self.lease)
                 return
             if (self.cancellation is not None or run.called_off is not None) and await self._cancelled():
@@ -182,7 +182,7 @@ class Driver(Work):
             await self.log.flush()
             if self._acting is not None and await self._unwound(ctx, waiting):
                 return
-            if self.engine.stopping:
+            if self.engine.halts(run):
                 return  # they may just have been parked; resuming this run resumes them
             await self._hold(
                 Hold("children", "children", about={"runs": waiting.runs}), self.clock.elapsed() - began
@@ -412,7 +412,7 @@ class Driver(Work):
             await self.engine.slots.sleep(wait)
         finally:
             self.waiting_calls -= 1
-        return not self.engine.stopping
+        return not self.engine.halts(self.run)
 
 
 def _without_spend(used: dict[str, float]) -> dict[str, float]:

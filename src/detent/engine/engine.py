@@ -15,10 +15,12 @@ from detent.engine.active_runs import ActiveRuns
 from detent.engine.clock import SystemClock
 from detent.engine.flow import Flow
 from detent.engine.fork import Changes, fork_family, fork_run
+from detent.engine.interruption import go_on, interrupt
 from detent.engine.leases import Leases
 from detent.engine.offloaded import blob_of
 from detent.engine.performer import HandlerPerformer, Performer, PerformerSource
 from detent.engine.ports import USUAL_LEASE, Cancellation, Clock, Store, Tape
+from detent.engine.stops import AT_ONCE, stop_of
 from detent.kernel import checks
 from detent.kernel.budget import Budget
 from detent.kernel.entries import Entry
@@ -163,12 +165,32 @@ class Engine:
         run = await driver.put_down() if driver is not None else None
         return run if run is not None and run.status.is_end else await self.finish(run_id)
 
-    async def finish(self, run_id: str, *, patience: float | None = None) -> Run:
-        """The run once it has ended, or once it waits for more than the clock.
+    async def finish(
+        self,
+        run_id: str,
+        *,
+        patience: float | None = None,
+        stop_at: Any = None,
+        stop_after: int | None = None,
+    ) -> Run:
+        """The run once it has ended, once it waits for more than the clock, or once it is interrupted.
 
         With `patience`, a wait for the clock longer than so many seconds is not waited for either. A run
-        nobody drives is taken up.
+        nobody drives is taken up. With `stop_at` the run is put down in that state, before its step is
+        performed; with `stop_after`, once it has made so many more moves. It stays open.
         """
+        go_on(self.active, run_id)
+        if stop_at is not None or stop_after is not None:
+            row = await self.store.row(run_id)
+            stop = stop_of(self.flow(row.flow), row.now.steps, stop_at, stop_after)
+            self.active.stops[run_id] = stop
+        try:
+            return await self._finished(run_id, patience)
+        finally:
+            if self.active.stops.get(run_id, AT_ONCE) != AT_ONCE:
+                del self.active.stops[run_id]
+
+    async def _finished(self, run_id: str, patience: float | None) -> Run:
         while True:
             driver = self.active.driver_of(run_id)
             if driver is not None:
@@ -176,7 +198,7 @@ class Engine:
                 if run is not None and run.status.is_end:
                     return run
             row = await self.store.row(run_id)
-            if row.now.status.is_end:
+            if row.now.status.is_end or self.active.stops.get(run_id) == AT_ONCE:
                 return await self.get(run_id)
             if row.now.status is Status.WAITING:
                 when = await worker.outlook(self.active, row)
@@ -192,7 +214,7 @@ class Engine:
                 return await self.get(run_id)
             else:
                 try:
-                    await self.resume(run_id)
+                    await worker.resume(self.active, run_id)
                 except RunBusy:
                     await self.active.changed(run_id, 0.1)
                 except RunStateError:
@@ -222,6 +244,7 @@ class Engine:
             RunBusy: another process drives the run.
             RunStateError: the run has ended, or waits for an answer.
         """
+        go_on(self.active, run_id)
         return await worker.resume(self.active, run_id)
 
     async def resume_all(self, *, flows: Iterable[str] | None = None) -> list[str]:
@@ -231,6 +254,17 @@ class Engine:
     async def serve(self, *, poll: float = 1.0) -> None:
         """Run as a worker: resume interrupted runs and fire due timers until `stop`."""
         await worker.serve(self.active, poll)
+
+    async def interrupt(self, run_id: str, *, grace: float = 5.0) -> None:
+        """Put a run under way in this process down at once, with its children; it stays open.
+
+        A model's reply under way is dropped. An effect gets `grace` seconds to end; after that it is in doubt
+        and settled when the run is resumed. Whoever waits in `finish` gets the run as it stands.
+
+        Raises:
+            RunStateError: the run is not under way in this process.
+        """
+        await interrupt(self.active, run_id, grace)
 
     async def cancel(
         self,

@@ -113,7 +113,7 @@ async def unfolded(data: Mapping[str, Any], kept: Kept) -> dict[str, Any]:
 
 
 async def dug(data: Mapping[str, Any], dotted: str, default: Any, kept: Kept) -> Any:
-    """A copy of the value at a dotted key, also inside offloaded JSON; `default` where the path ends early."""
+    """A copy of the value at a dotted key, also inside offloaded JSON; `default` where there is none."""
     value: Any = data
     parts = dotted.split(".") if dotted else []
     while True:

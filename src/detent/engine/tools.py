@@ -23,6 +23,10 @@ from detent.kernel.policy import USUAL, BreakerPolicy, RetryPolicy
 Kind = Literal["query", "effect"]
 
 
+def _unseen(done: float | None = None, of: float | None = None, text: str = "") -> None:
+    """Nobody watches."""
+
+
 class EffectCall(NamedTuple):
     """Facts about the call that a tool serves."""
 
@@ -36,6 +40,8 @@ class EffectCall(NamedTuple):
     """Who proposed the effect: the step's `handler`, or an `agent`."""
     top: str = ""
     """The root of this run's tree; empty if the id tells it."""
+    progress: Callable[..., None] = _unseen
+    """`call.progress(done, of, text)` shows how far it has come to those who watch; it is not journaled."""
 
     @property
     def family(self) -> str:

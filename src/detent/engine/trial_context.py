@@ -64,6 +64,9 @@ class TrialContext(StepContext):
         if self._settled < sum("receipt" in settled for settled in self._run.settled.values()):
             raise CannotCheck(f"'{tool}' was not asked before the effects of this visit were performed.")
 
+    def progress(self, done: float | None = None, of: float | None = None, text: str = "") -> None:
+        """Nothing: a trial is not the step."""
+
     async def inputs(self) -> dict[str, Any]:
         """As the step's own context has computed them."""
         return await self._home.inputs()

@@ -1,0 +1,211 @@
+"""What kinds of flow ask of the engine, each as its author would try it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from detent.engine.step import Step
+from detent.engine.tools import Tool
+from detent.kernel.errors import ConfigurationError, RunStateError
+from detent.kernel.status import Status
+from tests.engine.conftest import flow_of, kinds, one_step
+
+
+def counting(**options):
+    """A flow that moves back and forth between two states, five times."""
+
+    async def one(ctx):
+        return "two"
+
+    async def two(ctx):
+        return "one" if ctx.visit < 5 else "done"
+
+    return flow_of({"one": ["two"], "two": ["one", "done"]}, {"one": one, "two": two}, **options)
+
+
+class TestInterruptApartFromCancel:
+    async def test_an_interrupted_run_stays_open_and_goes_on(self, bench):
+        """Ctrl-C: what waits is dropped, the one who waits for the run gets it back as it stands."""
+        begun, calls = asyncio.Event(), []
+
+        async def work(ctx):
+            calls.append(ctx.attempt)
+            begun.set()
+            if len(calls) == 1:
+                await asyncio.Event().wait()
+            return "done"
+
+        engine = await bench.engine(one_step(work))
+        run_id = await engine.start("flow")
+        waiting = asyncio.ensure_future(engine.finish(run_id))
+        await begun.wait()
+        await engine.interrupt(run_id)
+        run = await waiting
+        assert (run.status, run.state) == (Status.RUNNING, "work")
+        assert await kinds(engine, run_id) == ["started"]
+        assert (await engine.finish(run_id)).status is Status.SUCCEEDED
+        assert calls == [1, 1]
+
+    async def test_an_effect_under_way_is_finished_and_nothing_after_it_begun(self, bench):
+        """A command gets its grace; the calls behind it are not made before the run goes on."""
+        begun, go_on, done = asyncio.Event(), asyncio.Event(), []
+
+        async def act(name):
+            begun.set()
+            await go_on.wait()
+            done.append(name)
+
+        async def work(ctx):
+            for name in "ab":
+                await ctx.perform("act", name=name)
+            return "done"
+
+        engine = await bench.engine(one_step(work, tools=[Tool("act", act)]))
+        run_id = await engine.start("flow")
+        await begun.wait()
+        interrupted = asyncio.ensure_future(engine.interrupt(run_id, grace=20))
+        await asyncio.sleep(0)
+        go_on.set()
+        await interrupted
+        assert done == ["a"]
+        assert (await engine.get(run_id)).status is Status.RUNNING
+        assert (await engine.finish(run_id)).status is Status.SUCCEEDED
+        assert done == ["a", "b"]
+
+    async def test_children_are_put_down_with_their_parent(self, bench):
+        """And go on with it."""
+        begun, open_ = asyncio.Event(), []
+
+        async def part(ctx):
+            begun.set()
+            if not open_:
+                await asyncio.Event().wait()
+            return "done"
+
+        async def work(ctx):
+            await ctx.child("part", key="a")
+            return "done"
+
+        engine = await bench.engine(one_step(work), one_step(part, name="part"))
+        run_id = await engine.start("flow")
+        await begun.wait()
+        await engine.interrupt(run_id)
+        assert [row.status for row in (await engine.get(run_id), await engine.get(f"{run_id}.a"))] == [
+            Status.RUNNING, Status.RUNNING
+        ]  # fmt: skip
+        assert engine.active.runs_under_way() == []
+        open_.append(True)
+        assert (await engine.finish(run_id)).status is Status.SUCCEEDED
+
+    async def test_a_run_that_is_not_under_way_here_is_refused(self, quick):
+        """There is nothing to interrupt."""
+        engine = await quick.engine(counting())
+        run_id = await engine.start("flow", drive=False)
+        with pytest.raises(RunStateError, match="not under way"):
+            await engine.interrupt(run_id)
+
+    async def test_a_worker_that_serves_leaves_it_alone(self, quick, clock):
+        """Until somebody says that it goes on."""
+        begun = asyncio.Event()
+
+        async def work(ctx):
+            begun.set()
+            await asyncio.Event().wait()
+
+        engine = await quick.engine(one_step(work))
+        run_id = await engine.start("flow")
+        await begun.wait()
+        await engine.interrupt(run_id)
+        assert await engine.resume_all() == []
+        await engine.cancel(run_id)
+        assert (await engine.get(run_id)).status is Status.CANCELLED
+
+
+class TestStopping:
+    async def test_at_a_state_then_on_with_other_settings(self, bench):
+        """The step of that state is not performed; a fork from there may have other data."""
+        engine = await bench.engine(counting())
+        run_id = await engine.start("flow", {"k": 1}, drive=False)
+        run = await engine.finish(run_id, stop_at="two")
+        assert (run.state, run.steps, run.status) == ("two", 1, Status.RUNNING)
+        fork = await engine.fork(run_id, set={"k": 2})
+        assert (await engine.finish(fork)).data["k"] == 2
+        assert (await engine.finish(run_id)).data["k"] == 1
+
+    async def test_after_so_many_moves(self, bench):
+        """Counted from where it stands."""
+        engine = await bench.engine(counting())
+        run_id = await engine.start("flow", drive=False)
+        assert [(await engine.finish(run_id, stop_after=3)).steps for _ in range(4)] == [3, 6, 9, 10]
+
+    async def test_a_stop_that_cannot_be_reached_is_refused(self, quick):
+        """A misspelt state is no stop."""
+        engine = await quick.engine(counting())
+        run_id = await engine.start("flow", drive=False)
+        with pytest.raises(ConfigurationError, match="no state 'tow'"):
+            await engine.finish(run_id, stop_at="tow")
+        with pytest.raises(ConfigurationError, match="not after 0"):
+            await engine.finish(run_id, stop_after=0)
+
+
+class Watcher:
+    """Sees progress and streamed text."""
+
+    def __init__(self) -> None:
+        self.seen: list[object] = []
+        self.threads: set[int] = set()
+
+    def on_progress(self, run_id, flow, step, progress):
+        self.threads.add(threading.get_ident())
+        self.seen.append((flow, step, progress.done, progress.of, progress.text))
+
+
+class TestProgressOfALongStep:
+    async def test_a_plain_function_shows_it_from_its_thread(self, bench):
+        """Observers see it on the event loop; the journal and the other runs do not notice."""
+        other_ended = threading.Event()
+
+        def long(ctx):
+            ctx.progress(1, 2, "reading")
+            assert other_ended.wait(20), "the event loop was blocked"
+            ctx.progress(2, 2)
+            return "done"
+
+        async def short(ctx):
+            return "done"
+
+        watcher = Watcher()
+        flow = one_step(Step("work", long, blocking=True))
+        engine = await bench.engine(flow, one_step(short, name="short"), observers=[watcher], lease=0.5)
+        run_id = await engine.start("flow")
+        await engine.run("short")
+        other_ended.set()
+        run = await engine.finish(run_id)
+        assert run.status is Status.SUCCEEDED
+        assert watcher.seen == [("flow", "work", 1, 2, "reading"), ("flow", "work", 2, 2, "")]
+        assert watcher.threads == {threading.get_ident()}
+        assert await kinds(engine, run_id) == ["started", "moved"]
+
+    async def test_an_effect_shows_its_own(self, quick):
+        """Through its call; a watcher that breaks harms nobody."""
+
+        class Breaks:
+            def on_progress(self, *facts):
+                raise ValueError("no screen")
+
+        def act(call, name):
+            call.progress(text=f"{name} begins")
+            return {}
+
+        async def work(ctx):
+            await ctx.perform("act", name="cell")
+            return "done"
+
+        watcher = Watcher()
+        flow = one_step(work, tools=[Tool("act", act, wants_call=True)])
+        engine = await quick.engine(flow, observers=[Breaks(), watcher])
+        assert (await engine.run("flow")).status is Status.SUCCEEDED
+        assert watcher.seen == [("flow", "work", None, None, "cell begins")]

@@ -7,11 +7,14 @@ import threading
 
 import pytest
 
+from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.step import Step
-from detent.engine.tools import Tool
+from detent.engine.tools import Tool, ToolError
+from detent.insight.why import render, why
+from detent.kernel.budget import Budget, Spend
 from detent.kernel.errors import ConfigurationError, RunStateError
 from detent.kernel.status import Status
-from tests.engine.conftest import flow_of, kinds, one_step
+from tests.engine.conftest import flow_of, journal, kinds, one_step
 
 
 def counting(**options):
@@ -209,3 +212,148 @@ class TestProgressOfALongStep:
         engine = await quick.engine(flow, observers=[Breaks(), watcher])
         assert (await engine.run("flow")).status is Status.SUCCEEDED
         assert watcher.seen == [("flow", "work", None, None, "cell begins")]
+
+
+class Files:
+    """Files that runs leave behind when they end."""
+
+    def __init__(self, *, fails: int = 0) -> None:
+        self.written: list[tuple[str, str]] = []
+        self.fails = fails
+
+    def tool(self) -> Tool:
+        def write(name: str, text: str) -> dict[str, int]:
+            if self.fails:
+                self.fails -= 1
+                raise ToolError("disk_full", f"no room for {name}")
+            self.written.append((name, text))
+            return {"size": len(text)}
+
+        return Tool("write", write)
+
+    def at_end(self, ending):
+        yield Effect("write", {"name": "result", "text": f"{ending.status.value} with {ending.data['best']}"})
+        yield Effect("write", {"name": "report", "text": f"{ending.state}: {ending.reason}"})
+
+
+class TestEffectsAtAnyEnd:
+    def flow(self, files, work, **options):
+        return flow_of(
+            {"work": ["done", "spent", "failed", "work"]},
+            {"work": work},
+            tools=[files.tool()],
+            at_end=files.at_end,
+            **options,
+        )
+
+    async def test_a_run_that_succeeds_leaves_its_files(self, bench):
+        """With the data it ends with; they are performed before the end is committed."""
+
+        async def work(ctx):
+            return Outcome("done", set={"best": 2}, reason="good enough")
+
+        files = Files()
+        engine = await bench.engine(self.flow(files, work))
+        run = await engine.run("flow", {"best": 1})
+        assert files.written == [("result", "succeeded with 2"), ("report", "done: good enough")]
+        assert (run.state, run.status, run.reason) == ("done", Status.SUCCEEDED, "good enough")
+        assert (run.steps, run.data) == (1, {"best": 2})
+        expected = [
+            "started",
+            "proposed",
+            "effect_begun",
+            "effect_done",
+            "effect_begun",
+            "effect_done",
+            "moved",
+        ]
+        assert await kinds(engine, run.id) == expected
+        assert "good enough" in render(why(await journal(engine, run.id)))
+
+    async def test_so_does_one_that_fails(self, bench):
+        """An exception, or effects that failed, end it as before."""
+
+        async def work(ctx):
+            raise ValueError("no idea")
+
+        files = Files()
+        engine = await bench.engine(self.flow(files, work))
+        run = await engine.run("flow", {"best": 1})
+        assert (run.state, run.status, run.error) == ("failed", Status.FAILED, "ValueError: no idea")
+        assert files.written == [("result", "failed with 1"), ("report", "failed: work failed: ValueError")]
+
+    async def test_so_does_one_that_runs_out_of_budget_and_again_when_it_is_reopened(self, bench):
+        """Every end has its own effects, equal or not."""
+
+        async def work(ctx):
+            count = ctx.data["count"] + 1
+            return Outcome(
+                "work" if count < 4 else "done", set={"count": count}, spend=Spend(input_tokens=10)
+            )
+
+        files = Files()
+        engine = await bench.engine(self.flow(files, work))
+        run = await engine.run("flow", {"best": 1, "count": 0}, budget=Budget(tokens=15))
+        assert (run.state, run.status) == ("spent", Status.BUDGET_EXHAUSTED)
+        assert [name for name, _ in files.written] == ["result", "report"]
+        await engine.reopen(run.id, budget=Budget(tokens=25))
+        run = await engine.finish(run.id)
+        assert (run.status, run.total_spend.tokens) == (Status.BUDGET_EXHAUSTED, 30)
+        assert [name for name, _ in files.written] == ["result", "report"] * 2
+        await engine.reopen(run.id, budget=Budget(tokens=100))
+        run = await engine.finish(run.id)
+        assert (run.status, run.total_spend.tokens, run.data["count"]) == (Status.SUCCEEDED, 40, 4)
+        assert files.written[-2:] == [("result", "succeeded with 1"), ("report", "done: None")]
+
+    @pytest.mark.parametrize("waits", [True, False])
+    async def test_so_does_one_that_a_person_cancels(self, bench, waits):
+        """While it waits for an answer, or works."""
+        begun = asyncio.Event()
+
+        async def work(ctx):
+            begun.set()
+            return Hold("ok", question="Go on?") if waits else await asyncio.Event().wait()
+
+        files = Files()
+        engine = await bench.engine(self.flow(files, work))
+        run_id = await engine.start("flow", {"best": 1})
+        await begun.wait()
+        if waits:
+            await engine.finish(run_id)
+        await engine.cancel(run_id, reason="enough")
+        run = await engine.finish(run_id)
+        assert run.status is Status.CANCELLED
+        assert files.written == [("result", "cancelled with 1"), ("report", "work: enough")]
+        assert not run.holds
+
+    async def test_a_failure_there_waits_for_a_person_and_is_completed(self, bench):
+        """The disk is full: the run has not ended, and nothing is decided again."""
+        calls = []
+
+        async def work(ctx):
+            calls.append(ctx.attempt)
+            return "done"
+
+        files = Files(fails=1)
+        engine = await bench.engine(self.flow(files, work))
+        run = await engine.run("flow", {"best": 1})
+        (hold,) = run.holds.values()
+        assert (run.status, hold.why) == (Status.WAITING, "attention")
+        assert hold.about["error"] == "disk_full: no room for result"
+        await engine.resolve(run.id, "again", hold=run.token())
+        assert (await engine.finish(run.id)).status is Status.SUCCEEDED
+        assert [name for name, _ in files.written] == ["result", "report"]
+        assert calls == [1]
+
+    async def test_who_will_not_wait_cancels_again(self, bench):
+        """A run that cannot finish can still be ended."""
+
+        async def work(ctx):
+            return "done"
+
+        files = Files(fails=99)
+        engine = await bench.engine(self.flow(files, work))
+        run = await engine.run("flow", {"best": 1})
+        await engine.cancel(run.id)
+        assert (await engine.finish(run.id)).status is Status.CANCELLED
+        assert files.written == []

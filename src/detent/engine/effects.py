@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from detent.engine import confirmation, logger, moves
 from detent.engine.calls import TimeLimit, call, watched
 from detent.engine.context import StepContext, kept_answer
+from detent.engine.finishing import is_finishing
 from detent.engine.ports import LedgerLine, TapeCall, TapeError
 from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
 from detent.engine.user_errors import failure, message_of
@@ -256,6 +257,13 @@ async def _did_not_happen(
     )
     failed = EffectFailed(key, tool.name, code, writable(message)[:2000], number, retry_at)
     proposal = driver.run.proposal
+    if not again and is_finishing(driver.run):
+        # No step can decide otherwise any more; a person may mend what is in the way.
+        assert proposal is not None
+        args = next(item["args"] for item in proposal.effects if item["key"] == key)
+        question = f"'{tool.name}' failed at the end of the run. Try again?"
+        await _ask_person(driver, tool, key, args, question, f"{code}: {message}")
+        return
     rest: list[Body] = []
     if not again and proposal is not None and not proposal.final:
         settled = {*driver.run.settled, key}

@@ -86,6 +86,7 @@ class Flow:
         on_failure: OnFailure | None = None,
         undoing: Any = None,
         closing: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
+        at_end: Callable[[Any], Iterable[Any]] | None = None,
     ) -> None:
         self.machine = machine
         self.name = name or machine.name
@@ -102,6 +103,8 @@ class Flow:
         """Called after the end of a run without a parent is committed."""
         self.closing = closing
         """Computes what is added to the data of a run that succeeds."""
+        self.at_end = at_end
+        """From an `Ending` to the effects performed before a run ends, however it ends (see `finishing`)."""
         self.description = description
         self.tools = Toolbox(tools)
         self.data = data

@@ -8,11 +8,12 @@ import threading
 import pytest
 
 from detent.engine.outcome import Effect, Hold, Outcome
+from detent.engine.state_machine import StateMachine
 from detent.engine.step import Step
 from detent.engine.tools import Tool, ToolError
 from detent.insight.why import render, why
 from detent.kernel.budget import Budget, Spend
-from detent.kernel.errors import ConfigurationError, RunStateError
+from detent.kernel.errors import ConfigurationError, KeyTaken, RunStateError
 from detent.kernel.status import Status
 from tests.engine.conftest import flow_of, journal, kinds, one_step
 
@@ -357,3 +358,147 @@ class TestEffectsAtAnyEnd:
         await engine.cancel(run.id)
         assert (await engine.finish(run.id)).status is Status.CANCELLED
         assert files.written == []
+
+
+class TestALimitReachedWhereNoEdgeLeadsToItsEnd:
+    def flow(self, spends):
+        """Only planning and implementing may end out of budget; validating lies between them."""
+
+        def spending(to):
+            async def work(ctx):
+                return Outcome(to, spend=Spend(input_tokens=spends.get(ctx.state, 0)))
+
+            return work
+
+        return flow_of(
+            {
+                "plan": ["validate", "spent"],
+                "validate": ["implement", "plan"],
+                "implement": ["done", "spent"],
+            },
+            {"plan": spending("validate"), "validate": spending("implement"), "implement": spending("done")},
+            exhausted={"tokens": "spent"},
+        )
+
+    @pytest.mark.parametrize("state", ["plan", "validate"])
+    async def test_it_is_acted_on_in_the_next_state_that_has_one(self, bench, state):
+        """By a move of the table, whichever of the two has spent it."""
+        engine = await bench.engine(self.flow({state: 100}))
+        run = await engine.run("flow", budget=Budget(tokens=50))
+        assert (run.state, run.status) == ("spent", Status.BUDGET_EXHAUSTED)
+        assert run.visits == {"plan": 1, "validate": 1, "implement": 1}
+        last = (await journal(engine, run.id))[-1].body
+        assert (last.frm, last.by, last.reason) == ("implement", "engine", "tokens budget used up")
+
+    async def test_reopened_with_more_it_goes_on_where_it_stood(self, bench):
+        """Nothing that is done is done again, and the old spend counts."""
+        engine = await bench.engine(self.flow({"plan": 100, "implement": 1}))
+        run = await engine.run("flow", budget=Budget(tokens=50))
+        with pytest.raises(RunStateError, match="larger"):
+            await engine.reopen(run.id)
+        await engine.reopen(run.id, budget=Budget(tokens=200))
+        run = await engine.finish(run.id)
+        assert (run.status, run.total_spend.tokens, run.visits["plan"]) == (Status.SUCCEEDED, 101, 1)
+
+
+class TestTheContextOfAMove:
+    async def test_observers_and_the_fold_see_what_the_move_set(self, bench):
+        """Its own copy, so that looking harms nobody."""
+        seen = []
+
+        class Watches:
+            def on_state_transition(self, transition):
+                seen.append(transition)
+                transition.context["plan"].append("scribbled")
+
+        async def work(ctx):
+            return Outcome("done", set={"plan": [1, 2]})
+
+        flow = one_step(work)
+        engine = await bench.engine(flow, observers=[Watches()])
+        run = await engine.run("flow", {"song": "a"})
+        assert run.data == {"song": "a", "plan": [1, 2]}
+        assert seen[0].context == {"plan": [1, 2, "scribbled"]}
+        folded = StateMachine.from_journal(flow.machine, await journal(engine, run.id))
+        assert folded.history[0].context == {"plan": [1, 2]}
+
+
+class TestAStateInWhichARunMayEnd:
+    @pytest.mark.parametrize("status", [status for status in Status if status.is_end])
+    async def test_it_ends_with_whichever_status(self, quick, status):
+        """A response may be the end of a request that is done, and of one that is not."""
+
+        async def work(ctx):
+            return Outcome(end=status, reason="needs a person")
+
+        engine = await quick.engine(one_step(work, may_end=("work",)))
+        run = await engine.run("flow")
+        assert (run.state, run.status, run.reason) == ("work", status, "needs a person")
+
+
+class TestOneOpenRunOfASession:
+    def flow(self):
+        async def work(ctx):
+            return "done" if ctx.answered("go") else Hold("go", question="Go on?")
+
+        return one_step(work, also=("failed",))
+
+    async def test_a_second_is_refused_until_the_first_has_ended(self, bench):
+        """Whichever process starts it; another session is free."""
+        here, there = await bench.engine(self.flow()), await bench.engine(self.flow())
+        first = await here.start("flow", exclusive="session 1")
+        run = await here.finish(first)
+        with pytest.raises(KeyTaken) as error:
+            await there.start("flow", exclusive="session 1")
+        assert (error.value.run_id, error.value.key) == (first, "session 1")
+        await there.start("flow", exclusive="session 2")
+        await here.release(first, hold=run.token())
+        await here.finish(first)
+        await there.start("flow", exclusive="session 1")
+
+    async def test_of_many_at_once_one_is_first(self, bench):
+        """The others leave no open run behind."""
+        engines = [await bench.engine(self.flow()) for _ in range(4)]
+        starts = [engine.start("flow", exclusive="s", run_id=f"r{n}") for n, engine in enumerate(engines)]
+        results = await asyncio.gather(*starts, return_exceptions=True)
+        assert sum(isinstance(result, str) for result in results) == 1
+        assert all(isinstance(result, str | KeyTaken) for result in results)
+
+    async def test_a_key_taken_by_a_process_that_died_before_its_run_was_there_is_free(self, quick):
+        """Killed between the two, nobody is shut out."""
+        engine = await quick.engine(self.flow())
+        assert await engine.store.set_mark("exclusive/s", "never created", 0)
+        assert await engine.start("flow", exclusive="s")
+
+    async def test_a_run_that_is_reopened_takes_its_key_again(self, quick):
+        """Or is refused while another has it."""
+        engine = await quick.engine(self.flow())
+        first = await engine.start("flow", exclusive="s")
+        await engine.finish(first)
+        await engine.cancel(first)
+        second = await engine.start("flow", exclusive="s")
+        await engine.finish(second)
+        with pytest.raises(KeyTaken):
+            await engine.reopen(first)
+        await engine.cancel(second)
+        await engine.reopen(first)
+        with pytest.raises(KeyTaken):
+            await engine.start("flow", exclusive="s")
+
+
+class TestTurnsKeptOnce:
+    async def test_a_later_run_refers_to_what_an_earlier_one_kept(self, bench):
+        """By the reference alone: the text is in the store once, and in no journal."""
+        turn = "a long turn " * 1000
+
+        async def work(ctx):
+            if "turns" in ctx.data:
+                texts = [(await ctx.kept(reference)).decode() for reference in ctx.data["turns"]]
+                return Outcome("done", set={"read": [len(text) for text in texts]})
+            return Outcome("done", append={"turns": [ctx.keep(turn)]})
+
+        engine = await bench.engine(one_step(work))
+        first = await engine.run("flow")
+        second = await engine.run("flow", {"turns": first.data["turns"]})
+        assert second.data["read"] == [len(turn)]
+        assert turn not in str(await journal(engine, second.id))

@@ -12,6 +12,7 @@ from detent.engine import claims
 from detent.engine.confirmation import CONFIRM, check_answer, kept_answer
 from detent.engine.driver import Driver
 from detent.engine.effects import AGAIN, HAPPENED, SKIP
+from detent.engine.exclusive import take
 from detent.engine.journal_reader import load, read
 from detent.engine.verdicts import verdict_note
 from detent.kernel import checks
@@ -36,6 +37,7 @@ from detent.kernel.hold_token import HoldToken
 from detent.kernel.placeholders import uses_receipt
 from detent.kernel.plain import encode, to_plain
 from detent.kernel.run import Run
+from detent.kernel.run_config import KEY
 from detent.kernel.status import REOPENABLE, Status
 
 if TYPE_CHECKING:
@@ -212,6 +214,7 @@ async def reopen(
 
     Raises:
         RunStateError: the run cannot be reopened.
+        KeyTaken: another run with its `exclusive` key is open.
     """
     reason, by = checks.text("reason", reason), checks.name("by", by)
     row = await active.store.row(run_id)
@@ -233,6 +236,8 @@ async def reopen(
                 f"Run {run_id} has used up its {run.budget.exceeded(run.used())} budget; "
                 f"give it a larger one."
             )
+        if (key := run.config.get(KEY)) is not None:
+            await take(active.store, key, run_id)
         await driver.commit(Reopened(state, by, reason, budget.to_plain() if budget else None))
         _go_on(active, driver, drive)
 

@@ -339,7 +339,7 @@ class Driver(Work):
                 if budget.enforce:
                     if self._goes_on_by_code(limit):
                         limit = budget.exceeded(_without_spend(driver.spending.used()))
-                    if limit is not None:
+                    if limit is not None and not self._acted_on_next(limit):
                         await self._exhausted(limit, driver)
                         return True
                     driver = driver.parent
@@ -360,6 +360,15 @@ class Driver(Work):
             and limit not in self.flow.exhausted
             and (self.flow.by_code or self.engine.may_spend(self.flow, self.run))
         )
+
+    def _acted_on_next(self, limit: str) -> bool:
+        """Whether a limit is acted on in the next state, because only from there a move leads to its end."""
+        to, machine = self.flow.exhausted.get(limit), self.flow.machine
+        state = machine.state(self.run.state)
+        if to is None or machine.allows(state, to):
+            return False
+        following = [next_state for next_state in machine.allowed(state) if not machine.is_end(next_state)]
+        return bool(following) and all(machine.allows(next_state, to) for next_state in following)
 
     async def _exhausted(self, limit: str, driver: Driver, seconds: float = 0.0) -> None:
         reason = self.flow.exhausted_reasons.get(limit, f"{limit} budget used up")

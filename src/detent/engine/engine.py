@@ -13,6 +13,7 @@ from typing import Any
 from detent.engine import cancellation, children, commands, waking, worker
 from detent.engine.active_runs import ActiveRuns
 from detent.engine.clock import SystemClock
+from detent.engine.exclusive import check, take
 from detent.engine.flow import Flow
 from detent.engine.fork import Changes, fork_family, fork_run
 from detent.engine.interruption import go_on, interrupt
@@ -23,15 +24,16 @@ from detent.engine.ports import USUAL_LEASE, Cancellation, Clock, Store, Tape
 from detent.engine.stops import AT_ONCE, stop_of
 from detent.kernel import checks
 from detent.kernel.budget import Budget
-from detent.kernel.entries import Entry
+from detent.kernel.entries import Ended, Entry
 from detent.kernel.errors import (
     ConfigurationError,
+    KeyTaken,
     RunBusy,
     RunStateError,
 )
 from detent.kernel.ids import ROOT, check_run_id
 from detent.kernel.run import Run
-from detent.kernel.run_config import FORCE, REPLAYED
+from detent.kernel.run_config import FORCE, KEY, REPLAYED
 from detent.kernel.status import Status
 
 
@@ -131,6 +133,7 @@ class Engine:
         force_deterministic: bool = False,
         beside: Iterable[bytes] = (),
         at: Any = None,
+        exclusive: str | None = None,
         drive: bool = True,
     ) -> str:
         """Start a run and return its id; it is durable from here on and under way unless `drive` is False.
@@ -138,6 +141,10 @@ class Engine:
         `at` names a state to begin in, in place of the machine's start; `data` must hold what it needs.
         `beside` are values to keep beside the journal; data refers to them as `kept_beside` says.
         `force_deterministic` keeps agents out of it and of all its children, whatever the configuration.
+        Of the runs started with one `exclusive` key, in whichever process, one can be open at a time.
+
+        Raises:
+            KeyTaken: another run with the same `exclusive` key is open.
         """
         if isinstance(flow, Flow):
             self.add_flow(flow)
@@ -150,10 +157,21 @@ class Engine:
         run_id = _new_id(run_id)
         if "." in run_id:
             config = {**config, ROOT: run_id}
+        if exclusive is not None:
+            await take(self.store, exclusive, run_id)
+            config = {**config, KEY: exclusive}
         driver = await self.active.create(
-            self.flow(flow), data, run_id, None, tags, budget, config, drive,
+            self.flow(flow), data, run_id, None, tags, budget, config, drive or exclusive is not None,
             tuple(blob_of(body) for body in beside), at,
         )  # fmt: skip
+        if exclusive is not None:
+            try:
+                await check(self.store, exclusive, run_id)
+            except KeyTaken as error:
+                await driver.commit(Ended(Status.CANCELLED, f"run {error.run_id} was first"))
+                raise
+            if not drive:
+                await self.active.let_go(driver)
         if drive:
             self.active.launch(driver)
         return driver.run.id

@@ -15,7 +15,7 @@ from detent.kernel import entries as journal
 from detent.kernel.entries import Entry, Moved
 from detent.kernel.errors import name_of
 from detent.kernel.machine import Machine
-from detent.kernel.plain import encode
+from detent.kernel.plain import copied, encode
 from detent.kernel.run import Run
 from detent.kernel.state_history import StateTransition
 
@@ -159,7 +159,7 @@ def transition_of(machine: Machine[Any], entry: Entry, body: Moved) -> StateTran
         machine.state(body.frm) if machine.has(body.frm) else body.frm,
         machine.state(body.to) if machine.has(body.to) else body.to,
         entry.at,
-        {},
+        copied(dict(body.set)),
         body.reason,
         body.duration,
         body.spend.tokens,

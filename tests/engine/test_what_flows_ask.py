@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import asynccontextmanager
 
 import pytest
 
 from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.state_machine import StateMachine
 from detent.engine.step import Step
-from detent.engine.tools import Tool, ToolError
+from detent.engine.tools import Tool, ToolError, query, tool
 from detent.insight.why import render, why
 from detent.kernel.budget import Budget, Spend
-from detent.kernel.errors import ConfigurationError, KeyTaken, RunStateError
+from detent.kernel.errors import ConfigurationError, DefinitionError, Fenced, KeyTaken, RunStateError
+from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
-from tests.engine.conftest import flow_of, journal, kinds, one_step
+from tests.engine.conftest import flow_of, journal, kinds, one_step, until
 
 
 def counting(**options):
@@ -502,3 +504,144 @@ class TestTurnsKeptOnce:
         second = await engine.run("flow", {"turns": first.data["turns"]})
         assert second.data["read"] == [len(turn)]
         assert turn not in str(await journal(engine, second.id))
+
+
+class Kernels:
+    """Kernels as a notebook has them: variables in memory, gone with the kernel."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.fails = 0
+        self.breaks_after: set[str] = set()
+
+    @asynccontextmanager
+    async def open(self, opening):
+        """A kernel in which the cells of the run have been run again."""
+        if self.fails:
+            self.fails -= 1
+            raise OSError("no memory")
+        name = f"kernel {opening.epoch}"
+        self.log.append(f"open {name}")
+        variables = {"n": 0}
+        for act in await opening.performed():
+            variables["n"] += act.effect.args["add"]
+            self.log.append(f"replay {act.effect.args['add']}")
+        try:
+            yield variables
+        finally:
+            self.log.append(f"close {name}")
+
+    def flow(self, work, **options):
+        @tool("cell", resource="kernel", rebuild=lambda call, kernel: None, **options)
+        async def cell(kernel, add: int):
+            """Run a cell, which is not idempotent."""
+            kernel["n"] += add
+            if add in self.breaks_after:
+                self.breaks_after.discard(add)
+                raise ConnectionError("the reply was lost")
+            return {"n": kernel["n"]}
+
+        @query("read", resource="kernel")
+        def read(kernel):
+            """Read the variable."""
+            return kernel["n"]
+
+        return one_step(work, tools=[cell, read], resources={"kernel": self.open})
+
+
+class TestAResourceOfARun:
+    async def test_it_is_opened_when_needed_shared_by_tools_and_closed_at_the_end(self, bench):
+        """Queries and effects of one run work on the same one."""
+
+        async def work(ctx):
+            for number in (1, 2):
+                await ctx.perform("cell", add=number)
+            return Outcome("done", set={"n": await ctx.query("read")})
+
+        kernels = Kernels()
+        engine = await bench.engine(kernels.flow(work))
+        runs = await asyncio.gather(*(engine.run("flow") for _ in range(2)))
+        assert [run.data["n"] for run in runs] == [3, 3]
+        assert sorted(kernels.log) == ["close kernel 1"] * 2 + ["open kernel 1"] * 2
+
+    async def test_a_hold_closes_it_and_it_is_rebuilt_from_the_journal(self, bench):
+        """Nothing is open while a person thinks; later it is as the run's effects have left it."""
+
+        async def work(ctx):
+            await ctx.perform("cell", add=1)
+            if not ctx.answered("ok"):
+                return Hold("ok", question="Go on?")
+            await ctx.perform("cell", add=2)
+            return Outcome("done", set={"n": await ctx.query("read")})
+
+        kernels = Kernels()
+        engine = await bench.engine(kernels.flow(work))
+        run = await engine.run("flow")
+        assert kernels.log == ["open kernel 1", "close kernel 1"]
+        await engine.release(run.id, hold=run.token())
+        run = await engine.finish(run.id)
+        assert run.data["n"] == 3
+        assert kernels.log[2:] == ["open kernel 2", "replay 1", "close kernel 2"]
+
+    async def test_an_effect_in_doubt_is_repeated_on_a_resource_that_was_rebuilt(self, bench):
+        """A cell that ran and lost its reply counts once: the variable is not added to twice."""
+
+        async def work(ctx):
+            for number in (1, 2):
+                await ctx.perform("cell", add=number)
+            return Outcome("done", set={"n": await ctx.query("read")})
+
+        kernels = Kernels()
+        kernels.breaks_after = {2}
+        engine = await bench.engine(kernels.flow(work, retry=RetryPolicy(3, 0, 0)))
+        run = await engine.run("flow")
+        assert (run.status, run.data["n"]) == (Status.SUCCEEDED, 3)
+        assert kernels.log[2:] == ["open kernel 1", "replay 1", "close kernel 1"]
+
+    async def test_one_that_cannot_be_opened_has_done_nothing(self, bench):
+        """It is tried again like an effect that certainly did not happen."""
+
+        async def work(ctx):
+            return Outcome("done", set={"n": (await ctx.perform("cell", add=1))["n"]})
+
+        kernels = Kernels()
+        kernels.fails = 2
+        engine = await bench.engine(kernels.flow(work, retry=RetryPolicy(3, 0, 0)))
+        assert (await engine.run("flow")).data["n"] == 1
+
+    async def test_a_worker_that_lost_the_run_is_refused_it(self, durable):
+        """The epoch fences it: the new worker has a resource of its own, the old one closes."""
+        begun, go_on = asyncio.Event(), asyncio.Event()
+        seen: list[BaseException] = []
+
+        async def stale(ctx):
+            await ctx.perform("cell", add=1)
+            begun.set()
+            await go_on.wait()
+            try:
+                await ctx.query("read")
+            except BaseException as error:
+                seen.append(error)
+                raise
+
+        async def work(ctx):
+            await ctx.perform("cell", add=1)
+            return Outcome("done", set={"n": await ctx.query("read")})
+
+        kernels = Kernels()
+        first = await durable.engine(kernels.flow(stale), host="elsewhere")
+        run_id = await first.start("flow")
+        await begun.wait()
+        durable.let_leases_run_out()
+        second = await durable.engine(kernels.flow(work))
+        assert (await second.finish(run_id)).data["n"] == 1
+        go_on.set()
+        await until(lambda: not first.active.runs_under_way())
+        assert [type(error) for error in seen] == [Fenced]
+        assert kernels.log.count("close kernel 1") == 1
+
+    async def test_a_tool_on_an_unknown_resource_is_a_problem_of_the_flow(self, quick):
+        """Said before anything runs."""
+        flow = one_step(lambda ctx: "done", tools=[Tool("cell", lambda kernel: None, resource="kernle")])
+        with pytest.raises(DefinitionError, match="no resource of the flow"):
+            flow.check()

@@ -274,6 +274,8 @@ class ActiveRuns:
                 raise
         finally:
             self.slots.release(driver)
+            if driver.resources.any_open:
+                await asyncio.shield(driver.resources.close())
             self.forget(driver, result)
 
     async def _drive(self, driver: Driver) -> None:

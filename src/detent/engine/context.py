@@ -20,6 +20,7 @@ from detent.engine.outcome import Effect, Receipt
 from detent.engine.placeholders import written
 from detent.engine.ports import Clock, TapeCall, TapeError
 from detent.engine.query_errors import error_again, error_facts
+from detent.engine.run_resources import resource_of
 from detent.engine.step import Step
 from detent.engine.step_failures import StepChanged, Transient
 from detent.engine.tools import Tool, Toolbox, ToolError
@@ -332,8 +333,9 @@ class StepContext:
             )
 
         async def ask() -> Any:
+            resource = await resource_of(self._driver, tool)
             async with TimeLimit(tool.timeout):
-                return kept_answer(await call(tool.perform, tool.blocking, **args), tool.perform)
+                return kept_answer(await call(tool.perform, tool.blocking, *resource, **args), tool.perform)
 
         try:
             tape = self._driver.engine.tape
@@ -575,6 +577,7 @@ class StepContext:
         if resolved.wants_call:
             key = Effect(tool, to_plain(whole)).identity(self.step.name)
             first = (self._driver.effect_call(key, self.attempt),)
+        first += await resource_of(self._driver, resolved)
         async with TimeLimit(resolved.timeout):
             return kept_answer(
                 await call(resolved.perform, resolved.off_loop, *first, **whole), resolved.perform

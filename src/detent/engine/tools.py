@@ -93,7 +93,10 @@ class Tool:
     """Effects: performing twice is the same as once."""
     rebuild: Callable[..., Any] | None = None
     """Effects on a resource of the run: takes the `EffectCall` and brings the resource back to what it was
-    before the effect, which is then performed again."""
+    before the effect, which is then performed again. A `resource` is opened anew first."""
+    resource: str | None = None
+    """The resource of the run, declared by the flow, that it works on: its next argument, before those by
+    name. `probe` and `rebuild` get it too."""
     wants_call: bool = False
     """The first argument is an `EffectCall`, which has the effect's key."""
     probe_wants_call: bool = False
@@ -137,6 +140,11 @@ class Tool:
         if inspect.isgeneratorfunction(self.perform) or inspect.isasyncgenfunction(self.perform):
             raise ConfigurationError(f"Tool '{self.name}' is a generator: calling it would perform nothing.")
 
+    @property
+    def _leading(self) -> int:
+        """How many arguments come before those by name: the call, the resource."""
+        return self.wants_call + (self.resource is not None)
+
     def whole(self, ctx: Any, args: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments, with those supplied by the run."""
         return dict(args) if self.given is None else {**args, **self.given(ctx)}
@@ -155,7 +163,7 @@ class Tool:
             return self.arguments
         from detent.engine.schemas import schema_of_call
 
-        return schema_of_call(self.in_front_of or self.perform, skip=1 if self.wants_call else 0)
+        return schema_of_call(self.in_front_of or self.perform, skip=self._leading)
 
     def misfits(self, args: Mapping[str, Any]) -> list[str]:
         """Problems of arguments that an agent proposes."""
@@ -168,7 +176,7 @@ class Tool:
         """Raise `ConfigurationError` unless the tool takes these arguments."""
         if self.wants_context:
             return
-        first = (None,) if self.wants_call else ()
+        first = (None,) * self._leading
         try:
             inspect.signature(self.perform).bind(*first, **args)
         except TypeError as error:

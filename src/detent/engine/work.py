@@ -18,6 +18,7 @@ from detent.engine.leases import Leases
 from detent.engine.log import Log
 from detent.engine.observers import Observers, Progress
 from detent.engine.ports import Cancellation, Clock, Lease, Store, Tape
+from detent.engine.run_resources import RunResources
 from detent.engine.spending import Spending
 from detent.engine.tools import EffectCall
 from detent.kernel.budget import Budget
@@ -70,8 +71,8 @@ class Work:
 
     __slots__ = (
         "_lapses", "_waiters", "calls", "cancellation", "clock", "commit", "commit_whole", "engine", "family",
-        "flow", "in_slot", "keep", "lease", "log", "parent", "performing", "run", "slot_lock",
-        "spending", "task", "telling", "waiting_calls",
+        "flow", "in_slot", "keep", "lease", "log", "parent", "performing", "resources", "run",
+        "slot_lock", "spending", "task", "telling", "waiting_calls",
     )  # fmt: skip
 
     def __init__(
@@ -107,6 +108,8 @@ class Work:
         self.slot_lock: asyncio.Lock | None = None
         self.family: dict[str, Any] = {} if parent is None else parent.family
         """What the performer keeps for this run and its children while they are under way."""
+        self.resources = RunResources(self)
+        """What is open for the run's tools while it is under way here."""
         self.telling = True
         """Somebody may listen to what is told of every step; asked once a visit."""
 

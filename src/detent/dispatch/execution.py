@@ -28,12 +28,14 @@ from detent.dispatch.own_code import OwnCode, failed_before
 from detent.dispatch.plan import Plan, check_price, facts_of, no_agent_side
 from detent.dispatch.proposal import Proposal
 from detent.dispatch.result import DispatchResult
+from detent.dispatch.visit_level import Lowered, lowered
 from detent.engine import logger, moves
 from detent.engine.acts import Act
 from detent.engine.context import StepContext
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.patterns import PatternTimeout
 from detent.engine.performer import called, called_through_ledger, concluded
+from detent.engine.rehearsal import Rehearsals
 from detent.engine.step import WAITS
 from detent.engine.step_failures import StepFailed
 from detent.engine.trial_context import CannotCheck, TrialContext, TrialPaused
@@ -78,6 +80,9 @@ class Execution:
         self.step = plan.step
         self.ctx = ctx
         self.level: AutonomyLevel = plan.config.autonomy or AutonomyLevel.OPERATOR
+        """The level in force."""
+        self.lowered: Lowered | None = None
+        """How the flow has lowered it for this visit."""
         self.facts = facts_of(plan, driver.run)
         self._inputs: dict[str, Any] | None = None
         self._began = driver.clock.elapsed()
@@ -85,6 +90,7 @@ class Execution:
         self.agent_side: Side | None = None
         self.own_code = OwnCode(plan, ctx, lambda trial: self._timed(self.handle(trial)))
         self.visit: AgentVisit | None = None
+        self._rehearse = Rehearsals(plan.flow, ctx)
         self._agent_remarks: tuple[Body, ...] = ()
         self._round: Judgement | None = None
         """The judgement of the current round, until it is told."""
@@ -121,6 +127,9 @@ class Execution:
             self._mode_ignored()
             return await self._agent_alone()
         demoted = await self._demoted() if plan.agent else None
+        if plan.agent and (lower := await lowered(self.ctx, self.level)) is not None:
+            self.lowered, self.level = lower, lower.level
+            demoted = f"lowered for this visit: {lower.why}"
         self.say(
             logger.info, "dispatch.mode_selected", mode=config.mode.value if config.mode else None,
             autonomy=self.level.value, forced=plan.resolved.forced, source=plan.resolved.sources.get("mode"),
@@ -307,7 +316,9 @@ class Execution:
         """Judge effects that the agent asks for; gives how many may be performed before asking again."""
         assert self.visit is not None
         acts, compared = self.visit.acts, len(effects)
-        proposal = Proposal(None, None, tuple(effects), acts=tuple(acts), round=number, final=False)
+        proposal = Proposal(
+            None, None, tuple(effects), acts=tuple(acts), round=number, final=False, rehearse=self._rehearse
+        )
 
         async def departures() -> tuple[Discrepancy, ...]:
             nonlocal compared
@@ -395,7 +406,8 @@ class Execution:
         acts, self._round = asked.proposal.acts, None
         try:
             judgement = await gate.judge(
-                self.level, self.step, self.plan.contract, self.inputs, asked.proposal, self.agent_side,
+                self.level, self.step, self.plan.contract, self.inputs,
+                asked.proposal._replace(rehearse=self._rehearse), self.agent_side,
                 lambda: self.own_code.side_after(acts),
             )  # fmt: skip
         except (CannotCheck, TrialPaused):
@@ -546,6 +558,8 @@ class Execution:
             detail["series"] = self.series(model_id)
         if self.plan.agent:
             detail |= self.plan.resolved.to_plain()
+            if self.lowered is not None:
+                detail["lowered"] = self.lowered.to_plain()
             if (highest := highest_level(self.step)) is not None:
                 detail["max_autonomy"] = highest.value
         if asked is not None and asked.cuts:
@@ -602,6 +616,11 @@ class Execution:
         return None if self._handler_seconds is None else _milliseconds(self._handler_seconds)
 
     # -- trust ----------------------------------------------------------------------------------------------
+
+    @property
+    def usual_level(self) -> AutonomyLevel:
+        """The level of the step, whatever its flow has made of it for this visit."""
+        return self.level if self.lowered is None else self.lowered.was
 
     async def _demoted(self) -> str | None:
         """Lower the level to the step's demotion, if it has one; return the reason in words."""

@@ -1,4 +1,4 @@
-"""Commands of people and other processes on a run: release, resolve, reopen. `cancellation` has cancel."""
+"""Commands of people on a run: release, resolve, reopen, verdict. `cancellation` has cancel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from detent.engine import claims
 from detent.engine.confirmation import check_answer, kept_answer, key_of
 from detent.engine.driver import Driver
 from detent.engine.effects import AGAIN, HAPPENED, SKIP, args_of
+from detent.engine.exclusive import take
 from detent.engine.journal_reader import load, read
+from detent.engine.verdicts import verdict_note
 from detent.kernel import checks
 from detent.kernel.budget import Budget
 from detent.kernel.entries import (
@@ -37,7 +39,7 @@ from detent.kernel.hold_token import HoldToken
 from detent.kernel.placeholders import uses_receipt
 from detent.kernel.plain import encode, to_plain
 from detent.kernel.run import Run
-from detent.kernel.run_config import REPLAYED
+from detent.kernel.run_config import KEY, REPLAYED
 from detent.kernel.status import REOPENABLE, Status
 
 if TYPE_CHECKING:
@@ -223,6 +225,7 @@ async def reopen(
 
     Raises:
         RunStateError: the run cannot be reopened.
+        KeyTaken: another run with its `exclusive` key is open.
     """
     reason, by = checks.text("reason", reason), checks.name("by", by)
     row = await active.store.row(run_id)
@@ -246,8 +249,35 @@ async def reopen(
                 f"Run {run_id} has used up its {run.budget.exceeded(run.used())} budget; "
                 f"give it a larger one."
             )
+        if (key := run.config.get(KEY)) is not None:
+            await take(active.store, key, run_id)
         await driver.commit(Reopened(state, by, reason, budget.to_plain() if budget else None))
         _go_on(active, driver, drive)
+
+
+async def verdict(
+    active: ActiveRuns, run_id: str, state: Any, right: bool, why: str, visit: int | None, by: str
+) -> None:
+    """Record a person's verdict on a visit that a run has made, ended or not.
+
+    Raises:
+        ConfigurationError: the run has not made that visit.
+        RunBusy: another process drives the run.
+    """
+    by = checks.name("by", by)
+    if (under_way := active.under_way(run_id)) is not None:
+        driver, _ = under_way
+        note = await verdict_note(
+            active.store, driver.run, state, right, visit=visit, why=why, by=by, aside=True
+        )
+        await driver.commit_whole(note)  # its performer is told by its driver
+        return
+    async with _claimed_patiently(active, run_id) as driver:
+        note = await verdict_note(
+            active.store, driver.run, state, right, visit=visit, why=why, by=by, aside=True
+        )
+        await driver.commit(note)
+        await active.performer.judged(driver, driver.verdicts)
 
 
 async def _last_working(active: ActiveRuns, run_id: str, end: str) -> str:

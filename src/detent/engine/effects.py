@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from detent.engine import confirmation, logger, moves
 from detent.engine.calls import TimeLimit, call, watched
 from detent.engine.context import StepContext, kept_answer
+from detent.engine.finishing import is_finishing
 from detent.engine.ports import LedgerLine, TapeCall, TapeError
+from detent.engine.run_resources import resource_of
 from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
 from detent.engine.user_errors import failure, message_of
 from detent.kernel.effect_key import action_of
@@ -200,6 +202,7 @@ async def _attempt(driver: Work, tool: Tool, key: str, args: dict[str, Any]) -> 
     try:
 
         async def act() -> Any:
+            resource = await resource_of(driver, tool)
             async with TimeLimit(tool.timeout):
                 if tool.wants_context:
                     assert driver.run.proposal is not None
@@ -210,7 +213,8 @@ async def _attempt(driver: Work, tool: Tool, key: str, args: dict[str, Any]) -> 
                     finally:
                         remarks.extend(ctx.emitted)
                 first = (driver.effect_call(key, number),) if tool.wants_call else ()
-                return _receipt(await call(tool.perform, tool.off_loop, *first, **args), tool.perform)
+                answer = await call(tool.perform, tool.off_loop, *first, *resource, **args)
+                return _receipt(answer, tool.perform)
 
         leases = driver.engine.leases
         with watched() as calls:
@@ -266,6 +270,13 @@ async def _did_not_happen(
     )
     failed = EffectFailed(key, tool.name, code, writable(message)[:2000], number, retry_at)
     proposal = driver.run.proposal
+    if not again and is_finishing(driver.run):
+        # No step can decide otherwise any more; a person may mend what is in the way.
+        assert proposal is not None
+        args = next(item["args"] for item in proposal.effects if item["key"] == key)
+        question = f"'{tool.name}' failed at the end of the run. Try again?"
+        await _ask_person(driver, tool, key, args, question, f"{code}: {message}")
+        return
     rest: list[Body] = []
     if not again and proposal is not None and not proposal.final:
         settled = {*driver.run.settled, key}
@@ -331,8 +342,11 @@ async def _rebuilt(driver: Work, tool: Tool, key: str, attempt: int) -> bool:
     assert tool.rebuild is not None
     await driver.confirm()
     try:
+        resource = await resource_of(driver, tool, anew=True)
         async with TimeLimit(tool.timeout):
-            await call(tool.rebuild, tool.off_loop, driver.effect_call(key, attempt))
+            await call(tool.rebuild, tool.off_loop, driver.effect_call(key, attempt), *resource)
+    except (Fenced, StoreUnavailable):
+        raise
     except Exception as error:
         logger.warning(
             "effect.rebuild_failed", run_id=driver.run.id, tool=tool.name, error=type(error).__name__
@@ -373,7 +387,8 @@ async def _probe(driver: Work, tool: Tool, key: str, args: dict[str, Any], attem
         await driver.clock.sleep(tool.retry.wait_before(number, driver.run.id))
         try:
             async with TimeLimit(tool.timeout):
-                receipt = await call(tool.probe, tool.off_loop, *first, **args)
+                resource = await resource_of(driver, tool)
+                receipt = await call(tool.probe, tool.off_loop, *first, *resource, **args)
                 return (
                     receipt if receipt is NOT_DONE or receipt is UNKNOWN else kept_answer(receipt, tool.probe)
                 )

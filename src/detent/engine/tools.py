@@ -24,6 +24,10 @@ from detent.kernel.policy import USUAL, BreakerPolicy, RetryPolicy
 Kind = Literal["query", "effect"]
 
 
+def _unseen(done: float | None = None, of: float | None = None, text: str = "") -> None:
+    """Nobody watches."""
+
+
 class EffectCall(NamedTuple):
     """Facts about the call that a tool serves."""
 
@@ -37,6 +41,8 @@ class EffectCall(NamedTuple):
     """Who proposed the effect: the step's `handler`, or an `agent`."""
     top: str = ""
     """The root of this run's tree; empty if the id tells it."""
+    progress: Callable[..., None] = _unseen
+    """`call.progress(done, of, text)` shows how far it has come to those who watch; it is not journaled."""
 
     @property
     def family(self) -> str:
@@ -88,7 +94,10 @@ class Tool:
     """Effects: performing twice is the same as once."""
     rebuild: Callable[..., Any] | None = None
     """Effects on a resource of the run: takes the `EffectCall` and brings the resource back to what it was
-    before the effect, which is then performed again."""
+    before the effect, which is then performed again. A `resource` is opened anew first."""
+    resource: str | None = None
+    """The resource of the run, declared by the flow, that it works on: its next argument, before those by
+    name. `probe` and `rebuild` get it too."""
     wants_call: bool = False
     """The first argument is an `EffectCall`, which has the effect's key."""
     probe_wants_call: bool = False
@@ -136,6 +145,11 @@ class Tool:
         if inspect.isgeneratorfunction(self.perform) or inspect.isasyncgenfunction(self.perform):
             raise ConfigurationError(f"Tool '{self.name}' is a generator: calling it would perform nothing.")
 
+    @property
+    def _leading(self) -> int:
+        """How many arguments come before those by name: the call, the resource."""
+        return self.wants_call + (self.resource is not None)
+
     def whole(self, ctx: Any, args: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments, with those supplied by the run."""
         return dict(args) if self.given is None else {**args, **self.given(ctx)}
@@ -154,7 +168,7 @@ class Tool:
             return self.arguments
         from detent.engine.schemas import schema_of_call
 
-        return schema_of_call(self.in_front_of or self.perform, skip=1 if self.wants_call else 0)
+        return schema_of_call(self.in_front_of or self.perform, skip=self._leading)
 
     def misfits(self, args: Mapping[str, Any]) -> list[str]:
         """Problems of arguments that an agent proposes."""
@@ -178,7 +192,7 @@ class Tool:
         """Raise `ConfigurationError` unless the tool takes these arguments."""
         if self.wants_context:
             return
-        first = (None,) if self.wants_call else ()
+        first = (None,) * self._leading
         try:
             _signature(self.perform).bind(*first, **args)
         except TypeError as error:

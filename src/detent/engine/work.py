@@ -16,8 +16,9 @@ from detent.engine.concurrency import Slots
 from detent.engine.flow import Flow
 from detent.engine.leases import Leases
 from detent.engine.log import Log
-from detent.engine.observers import Observers
+from detent.engine.observers import Observers, Progress
 from detent.engine.ports import Cancellation, Clock, Lease, Store, Tape
+from detent.engine.run_resources import RunResources
 from detent.engine.spending import Spending
 from detent.engine.tools import EffectCall
 from detent.kernel.budget import Budget
@@ -52,6 +53,9 @@ class Process(Protocol):
     def may_spend(self, flow: Flow, run: Run) -> bool:
         """True when performing steps of a run may cost tokens or money."""
 
+    def halts(self, run: Run) -> bool:
+        """Whether a run is to be put down here, as it stands."""
+
     def tell_once(self, event: str, about: str, **facts: Any) -> None:
         """Log a warning once per subject in this process."""
 
@@ -67,8 +71,8 @@ class Work:
 
     __slots__ = (
         "_lapses", "_waiters", "calls", "cancellation", "clock", "commit", "commit_whole", "engine", "family",
-        "flow", "in_slot", "keep", "lease", "log", "parent", "performing", "run", "slot_lock",
-        "spending", "task", "telling", "waiting_calls",
+        "flow", "in_slot", "keep", "lease", "log", "parent", "performing", "resources", "run",
+        "slot_lock", "spending", "task", "telling", "waiting_calls",
     )  # fmt: skip
 
     def __init__(
@@ -104,6 +108,8 @@ class Work:
         self.slot_lock: asyncio.Lock | None = None
         self.family: dict[str, Any] = {} if parent is None else parent.family
         """What the performer keeps for this run and its children while they are under way."""
+        self.resources = RunResources(self)
+        """What is open for the run's tools while it is under way here."""
         self.telling = True
         """Somebody may listen to what is told of every step; asked once a visit."""
 
@@ -125,11 +131,21 @@ class Work:
         """The root of the runs that a fork, or what is below it, came from; empty where it came from none."""
         return str(self.run.config.get(ORIGIN, ""))
 
+    def show_progress(self, step: str, done: float | None, of: float | None, text: str) -> None:
+        """Show how far the work has come to those who watch; from any thread, and in no journal."""
+        if self.task is not None:
+            progress = Progress(done, of, text)
+            self.engine.observers.progress(self.task.get_loop(), self.run, step, progress)
+
     def effect_call(self, key: str, attempt: int) -> EffectCall:
         """What a tool may know about a call of this run."""
         proposal = self.run.proposal
         by = proposal.by if proposal is not None else "handler"
-        return EffectCall(self.run.id, key, attempt, self.origin, by, str(self.run.config.get(ROOT, "")))
+        step = proposal.step if proposal is not None else self.run.state
+        return EffectCall(
+            self.run.id, key, attempt, self.origin, by, str(self.run.config.get(ROOT, "")),
+            lambda done=None, of=None, text="": self.show_progress(step, done, of, text),
+        )  # fmt: skip
 
     @property
     def root(self) -> str:

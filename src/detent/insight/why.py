@@ -475,7 +475,7 @@ def render(decisions: Iterable[Decision]) -> str:
     return "\n\n".join(blocks)
 
 
-UNASKED = ("no_executor", "no_intent")
+UNASKED = ("no_executor", "no_intent", "operator")
 """Reasons of a fallback for which no agent was asked."""
 MOST_CHILDREN = 10
 """Most children listed for one decision; of more, only unsuccessful ones are listed, at most this many."""
@@ -572,6 +572,8 @@ def _gate(decision: Decision) -> str:
     }  # fmt: skip
     detail = decision.detail or {}
     level, check = detail.get("autonomy_level"), detail.get("check")
+    if level and isinstance(lowered := detail.get("lowered"), Mapping):
+        level = f"{level}, lowered from {lowered.get('was')} for this visit"
     return f"{level}: {checks[check]}" if decision.by == "agent" and level and check in checks else ""
 
 

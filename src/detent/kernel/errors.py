@@ -221,6 +221,19 @@ class RunStateError(DetentError):
     exit_code = 2
 
 
+class KeyTaken(RunStateError):
+    """Another open run has the key of which only one run may be open."""
+
+    def __init__(self, key: str, run_id: str) -> None:
+        self.key = key
+        self.run_id = run_id
+        """The open run."""
+        super().__init__(
+            f"Run {run_id} is still open under '{key}', and only one may be. Finish it with "
+            f"`detent resume {run_id}`, or end it with `detent cancel {run_id}`."
+        )
+
+
 class HoldNotOpen(RunStateError):
     """An answer that meets no open question: answered, replaced or timed out meanwhile, or never asked."""
 

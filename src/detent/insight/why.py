@@ -504,6 +504,8 @@ def _block(decision: Decision) -> list[str]:
         say("about", about)
     if decision.kind not in ("fallback", "effect"):
         say("decided by", _maker(decision))
+        for record in (decision.detail or {}).get("then", ()):
+            say("then", _further(record))
     if decision.kind == "fallback":
         for label, text in _replaced(decision.detail or {}):
             say(label, text)
@@ -530,6 +532,17 @@ def _block(decision: Decision) -> list[str]:
     for other in decision.alternatives:
         say("instead of", _alternative_line(other, decision))
     return lines
+
+
+def _further(record: Mapping[str, Any]) -> str:
+    """Who performed a further step of the visit."""
+    if record.get("fallback_used"):
+        by = f"the handler, not the agent: {str(record.get('fallback_reason')).replace('_', ' ')}"
+    elif record.get("mode_used") == "agent":
+        by = f"the agent ({record.get('autonomy_level')})"
+    else:
+        by = "the handler"
+    return f"{record.get('step')}, by {by}"
 
 
 def _about(decision: Decision) -> str:

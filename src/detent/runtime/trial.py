@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from detent.authoring.names import unique_match
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.tools import Tool, Toolbox
+from detent.insight.formatting import receipts_named
 from detent.kernel.budget import Budget
 from detent.kernel.entries import Entry, Moved, Proposed
 from detent.kernel.errors import ConfigurationError, nearest
-from detent.kernel.placeholders import STAND_IN
 from detent.kernel.run import Run
 
 if TYPE_CHECKING:
@@ -81,19 +81,9 @@ class Trial:
 
 def shown_value(value: Any) -> str:
     """A value for people, in one line; a part of a receipt that is still to come is named."""
-    shown = _named(value)
+    shown = receipts_named(value)
     is_receipt = shown is not value and isinstance(shown, str)
     return str(shown) if is_receipt else json.dumps(shown, ensure_ascii=False)
-
-
-def _named(value: Any) -> Any:
-    """A value with names in place of what receipts will give."""
-    if isinstance(value, Mapping):
-        if set(value) == {STAND_IN}:
-            path = str(value[STAND_IN]).partition(".")[2]
-            return f"<{path} of the receipt>" if path else "<the receipt>"
-        return {key: _named(part) for key, part in value.items()}
-    return [_named(part) for part in value] if isinstance(value, list) else value
 
 
 class Rehearsal:

@@ -62,6 +62,11 @@ class TestAPersonsWord:
         assert "detent release r1 yes --hold confirm:" in out
         assert """(or: no, '{"no": "why"}', '{"edit": {""" in out
 
+    def test_a_question_is_told_once_and_again_where_the_run_is_looked_at_later(self, asked, shop, detent):
+        again = detent("run", "perform", "--set", "item=bolt", "--set", "ask=true").out
+        assert again.count("Order it?") == 1
+        assert "  Order it?\n  order.place\n" in detent("resume", "r1").out
+
     def test_show_shows_them_too(self, asked, detent):
         out = detent("show", "r1").out
         assert "waits for a person's word\n  Order it?\n  order.place\n" in out
@@ -200,3 +205,9 @@ class TestLevels:
         out = detent("steps", "show", "propose/restock").out
         assert "provider       house         default (the only entry under models)" in out
         assert "model_id       tiny          models.house" in out
+
+
+def test_a_single_step_names_what_a_receipt_will_give(shop, detent):
+    out = detent("step", "propose", "restock", "--set", "item=bolt").out
+    assert "set order             <order of the receipt>" in out
+    assert "$receipt" not in out

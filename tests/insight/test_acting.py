@@ -167,3 +167,15 @@ async def test_times_of_a_fallback_are_no_difference_between_two_runs():
     assert kept
     result = compare(one, other)
     assert result.divergence is None or "fallback" not in str(result.divergence)
+
+
+async def test_an_effect_made_from_a_receipt_is_told_with_what_the_receipt_gave():
+    async def chained(ctx):
+        done = ctx.propose("run", command="make test")
+        ctx.propose("write", text=done.stdout)
+        return {"exit_code": done.exit_code, "stdout": done.stdout}
+
+    entries = await journal_of(chained)
+    text = why.render(why.why(entries))
+    assert 'write({"text":"make test in ."}) performed' in text
+    assert "$receipt" not in text

@@ -11,7 +11,7 @@ from detent.cli.live import LiveLines
 from detent.cli.output import STATUS_COLOURS, clean, cut, is_terminal, paint, printable, say, status, width
 from detent.insight.effect_text import answer_text, skipped_text
 from detent.insight.formatting import count, span
-from detent.kernel.entries import CONFIRM
+from detent.kernel.entries import CONFIRM, AttemptFailed, Held
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -38,6 +38,8 @@ class StepLines(LiveLines):
         self._writing = ("", "")
         self.failure: str | None = None
         """The error of the last failed attempt that was shown."""
+        self.asked: list[str] = []
+        """Questions that were shown."""
 
     def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
         """Show an entry of the run, if it has a line."""
@@ -48,8 +50,10 @@ class StepLines(LiveLines):
         line = step_line(entry, self._widest)
         if line is not None:
             self.print(line)
-            if entry.kind == "attempt_failed":
+            if isinstance(entry.body, AttemptFailed):
                 self.failure = failure_text(entry.body)
+            elif isinstance(entry.body, Held):
+                self.asked.append(entry.body.question)
         doing = under_way(entry)
         if doing is not None:
             self.show_under_way(doing)

@@ -12,7 +12,7 @@ from detent.kernel.plain import encode
 from detent.kernel.status import REOPENABLE, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from detent.cli.workspace import Workspace
     from detent.engine.ports import RunRow, Store
@@ -122,13 +122,18 @@ async def undriven(store: Store, rows: Iterable[RunRow]) -> set[str]:
     return {row.id for row in running if row.owner not in workers}
 
 
-def tell(workspace: Workspace, run: Run, *, told: str | None = None) -> None:
-    """Print a run's status and its next commands; an error already `told` is not repeated."""
+def tell(workspace: Workspace, run: Run, *, told: str | None = None, asked: Collection[str] = ()) -> None:
+    """Print a run's status and its next commands.
+
+    An error already `told` and questions already `asked` are not repeated.
+    """
     say(summary(run))
     why = run.error or run.reason
     if run.status.is_end and run.status is not Status.SUCCEEDED and why and why != told:
         say(f"  {clean(why)}")
     for hold in run.holds.values():
+        if hold.question and hold.question not in asked:
+            say(f"  {clean(hold.question)}")
         for line in effect_lines(hold):
             say(f"  {line}")
     for command in next_commands(workspace, run):

@@ -15,6 +15,7 @@ from detent.insight.formatting import cost, count, short, span, value
 from detent.insight.table import Source, Table
 from detent.insight.visits import AGENT, FALLBACK
 from detent.kernel.budget import NOTHING, Spend
+from detent.kernel.effect_key import action_of
 from detent.kernel.entries import (
     CONFIRM,
     AttemptFailed,
@@ -36,6 +37,7 @@ from detent.kernel.entries import (
     Reopened,
 )
 from detent.kernel.machine import Machine
+from detent.kernel.placeholders import fill
 from detent.kernel.plain import copied
 from detent.kernel.run import Run
 
@@ -284,7 +286,8 @@ class _Reader:
             now, settled = replace(known, how="in doubt"), False
         elif isinstance(body, EffectDone):
             by = "person" if body.how == "told" else "engine"
-            now = replace(known, how=body.how, receipt=body.receipt, duration=body.duration)
+            args = self._filled(known.args)
+            now = replace(known, args=args, how=body.how, receipt=body.receipt, duration=body.duration)
         elif isinstance(body, EffectSkipped):
             by = body.by
             how, why_not = how_skipped(body)
@@ -310,6 +313,14 @@ class _Reader:
             )  # fmt: skip
         if isinstance(body, EffectFailed) and settled:  # the step is asked once more
             self._proposed = None
+
+    def _filled(self, args: Any) -> Any:
+        """Arguments with what the receipts of earlier effects gave."""
+        receipts = {action_of(key): effect.receipt for key, effect in self._effects.items()}
+        try:
+            return fill(args, receipts)
+        except KeyError:  # the receipt of an effect in an earlier visit
+            return args
 
     def _held(self, entry: Entry, body: Held) -> None:
         self._waits[body.name] = len(self.decisions)

@@ -302,6 +302,10 @@ async def _settle(
     For a call that is still `running`, a probe's "not done" proves nothing.
     """
     attempts = driver.run.effect_attempts + 1 if number is None else number
+    if number is None and tool.stop is not None and not await _stopped(driver, tool, key, attempts):
+        question = f"A call of '{tool.name}' may still be under way and cannot be ended. Did it happen?"
+        await _ask_person(driver, tool, key, args, question, "the worker died")
+        return None
     if tool.probe is not None:
         receipt = await _probe(driver, tool, key, args, attempts)
         if receipt is NOT_DONE and not running:
@@ -335,6 +339,24 @@ async def _settle(
     why = f"{type(error).__name__}: {message_of(error)}" if error else "the worker died"
     await _ask_person(driver, tool, key, args, question, why)
     return None
+
+
+async def _stopped(driver: Work, tool: Tool, key: str, attempt: int) -> bool:
+    """Whether nothing is left of an earlier call of an effect, in a worker that died."""
+    assert tool.stop is not None
+    await driver.confirm()
+    line = await driver.engine.store.effect(driver.run.id, key)
+    entries = [] if line is None else await driver.engine.store.entries(driver.run.id, line.seq - 1, 1)
+    facts = next((entry.body.facts for entry in entries if isinstance(entry.body, EffectBegun)), {})
+    try:
+        async with TimeLimit(tool.timeout or LONGEST_CALL):
+            await call(tool.stop, tool.off_loop, driver.effect_call(key, attempt, facts))
+    except (Fenced, StoreUnavailable):
+        raise
+    except Exception as error:
+        logger.warning("effect.stop_failed", run_id=driver.run.id, tool=tool.name, error=type(error).__name__)
+        return False
+    return True
 
 
 async def _rebuilt(driver: Work, tool: Tool, key: str, attempt: int) -> bool:

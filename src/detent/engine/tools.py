@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, Literal, NamedTuple
 
 from detent.kernel import checks
@@ -26,6 +26,10 @@ Kind = Literal["query", "effect"]
 
 def _unseen(done: float | None = None, of: float | None = None, text: str = "") -> None:
     """Nobody watches."""
+
+
+async def _unkept(**facts: Any) -> None:
+    """There is no journal."""
 
 
 class EffectCall(NamedTuple):
@@ -43,6 +47,10 @@ class EffectCall(NamedTuple):
     """The root of this run's tree; empty if the id tells it."""
     progress: Callable[..., None] = _unseen
     """`call.progress(done, of, text)` shows how far it has come to those who watch; it is not journaled."""
+    begun: Callable[..., Awaitable[None]] = _unkept
+    """`await call.begun(pid=…)` journals facts about the effect before it goes on, for `Tool.stop`."""
+    intent: Mapping[str, Any] = MappingProxyType({})
+    """Facts that an earlier call of the effect, in a worker that died, has journaled."""
 
     @property
     def family(self) -> str:
@@ -95,6 +103,9 @@ class Tool:
     rebuild: Callable[..., Any] | None = None
     """Effects on a resource of the run: takes the `EffectCall` and brings the resource back to what it was
     before the effect, which is then performed again. A `resource` is opened anew first."""
+    stop: Callable[..., Any] | None = None
+    """Effects: takes the `EffectCall` of an effect in doubt, with its `intent`, and ends what is left of it;
+    asked before anything else is done about it. One that raises leaves it to a person."""
     resource: str | None = None
     """The resource of the run, declared by the flow, that it works on: its next argument, before those by
     name. `probe` and `rebuild` get it too."""

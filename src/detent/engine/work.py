@@ -7,8 +7,9 @@ This is what contexts, effects, performers and child runs know of a run under wa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, Protocol
 
 from detent.engine.breaker import Breakers
@@ -22,8 +23,9 @@ from detent.engine.run_resources import RunResources
 from detent.engine.spending import Spending
 from detent.engine.tools import EffectCall
 from detent.kernel.budget import Budget
-from detent.kernel.entries import Entry
+from detent.kernel.entries import EffectBegun, Entry
 from detent.kernel.ids import ROOT, guessed_root
+from detent.kernel.plain import to_plain
 from detent.kernel.run import Run
 from detent.kernel.run_config import ORIGIN
 
@@ -137,7 +139,17 @@ class Work:
             progress = Progress(done, of, text)
             self.engine.observers.progress(self.task.get_loop(), self.run, step, progress)
 
-    def effect_call(self, key: str, attempt: int) -> EffectCall:
+    async def _begun(self, key: str, facts: Mapping[str, Any]) -> None:
+        """Journal facts about the effect that is being performed."""
+        if self.run.begun != key or self.run.proposal is None:
+            return  # a call inside an opaque step, which is no effect of its own
+        line = await self.engine.store.effect(self.run.id, key)
+        assert line is not None
+        (entry,) = await self.engine.store.entries(self.run.id, after=line.seq - 1, limit=1)
+        assert isinstance(entry.body, EffectBegun)
+        await self.commit_whole(replace(entry.body, facts={**entry.body.facts, **to_plain(dict(facts))}))
+
+    def effect_call(self, key: str, attempt: int, intent: Mapping[str, Any] | None = None) -> EffectCall:
         """What a tool may know about a call of this run."""
         proposal = self.run.proposal
         by = proposal.by if proposal is not None else "handler"
@@ -145,6 +157,7 @@ class Work:
         return EffectCall(
             self.run.id, key, attempt, self.origin, by, str(self.run.config.get(ROOT, "")),
             lambda done=None, of=None, text="": self.show_progress(step, done, of, text),
+            lambda **facts: self._begun(key, facts), intent or {},
         )  # fmt: skip
 
     @property

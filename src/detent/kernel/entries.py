@@ -129,6 +129,8 @@ class EffectBegun:
     """Who performs it, where it cannot be stopped once begun."""
     seconds: float = 0.0
     """How long it may go on in that worker, should nobody hear of it any more."""
+    facts: Plain = field(default_factory=dict)
+    """What its tool has said about it since, such as the process it has started."""
 
 
 @dataclass(frozen=True, slots=True)

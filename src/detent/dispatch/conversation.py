@@ -75,7 +75,9 @@ class Conversation:
     def with_ids(self, calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
         """Calls of the next message, with ids that no other call of the conversation has."""
         turn = len(self._messages)
-        return tuple(call._replace(id=f"t{turn}c{number}") for number, call in enumerate(calls, 1))
+        return tuple(
+            ToolCall(f"t{turn}c{number}", call.name, call.arguments) for number, call in enumerate(calls, 1)
+        )
 
 
 def _plain(message: Message) -> dict[str, Any]:

@@ -372,9 +372,10 @@ class StepContext:
         return {"tool": tool.name, "args": self._brief(tool, args), "answer": self._brief(tool, answer)}
 
     def _brief(self, tool: Tool, value: Any) -> Any:
-        if tool.private or len(text := encode(value)) <= LONGEST_KEPT:
-            return brief(value, tool.private)
-        return self.keep(text)
+        if tool.private:
+            return brief(value, private=True)
+        text = encode(value)
+        return value if len(text) <= LONGEST_KEPT else self.keep(text)
 
     async def once(
         self, key: str, work: Callable[[], Any], *, spend: Callable[[Any], Spend] | None = None

@@ -326,6 +326,19 @@ async def test_a_row_is_read_by_a_reader_where_reading_at_once_fails(path: Path)
     await store.close()
 
 
+async def test_another_thread_never_reads_what_is_not_committed(path: Path) -> None:
+    """Only the thread that opened the store reads through the connection that it writes with."""
+    store = SQLiteStore(path)
+    await store.open()
+    assert await store.set_mark("m", 1, 0)
+    assert store._direct is not None
+    batch = store._direct.begin()
+    batch.connection.execute("UPDATE marks SET value = '2'")
+    assert await asyncio.to_thread(lambda: asyncio.run(store.mark("m"))) == (1, 1)
+    store._direct.rollback()
+    await store.close()
+
+
 async def test_a_full_disk_is_one_sentence_and_nothing_is_half_written(path: Path) -> None:
     store = SQLiteStore(path)
     await store.open()

@@ -185,6 +185,8 @@ async def _named(step_name: str) -> AsyncIterator[None]:
 
 def _offered(request: ReplyRequest) -> tuple[AgentTool, ...]:
     """The tools, without those that the model calls again and again although it has the results."""
+    if not any(message.content == ALREADY for message in request.messages):
+        return tuple(request.tools)
     kinds = {tool.name: tool.kind for tool in request.tools}
     repeated: Counter[str] = Counter()
     names: dict[str | None, str] = {}

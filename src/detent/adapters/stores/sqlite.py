@@ -159,7 +159,9 @@ class SQLiteStore(SqlReads):
         self._connections: list[sqlite3.Connection] = []
         self._defined: set[str] = set()
         self._direct: _Writing | None = None
+        """Writes and reads at once, in the thread that opened the store."""
         self._direct_from = 0.0
+        self._thread = 0
 
     # -- opening --------------------------------------------------------------------------------------------
 
@@ -170,6 +172,7 @@ class SQLiteStore(SqlReads):
         await asyncio.to_thread(self._file.prepare)
         self._writer = GroupCommit(_Writing(self._file), f"detent-writer {self.path.name}")
         self._direct = _Writing(self._file, busy_timeout=0.0)
+        self._thread = threading.get_ident()
         self._readers = ThreadPoolExecutor(2, thread_name_prefix=f"detent-reader {self.path.name}")
 
     async def close(self) -> None:
@@ -226,7 +229,7 @@ class SQLiteStore(SqlReads):
         """
         direct, elapsed = self._direct, time.perf_counter
         began = elapsed()
-        if direct is None or began < self._direct_from:
+        if direct is None or began < self._direct_from or threading.get_ident() != self._thread:
             return await self._read(work)
         try:
             result = direct.read(work)

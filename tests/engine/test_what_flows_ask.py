@@ -57,6 +57,21 @@ class TestInterruptApartFromCancel:
         assert (await engine.finish(run_id)).status is Status.SUCCEEDED
         assert calls == [1, 1]
 
+    async def test_who_waits_for_a_new_run_gets_it_back_too(self, quick):
+        """`run` is start and finish; it does not take up again what was interrupted."""
+        begun = asyncio.Event()
+
+        async def work(ctx):
+            begun.set()
+            await asyncio.Event().wait()
+
+        engine = await quick.engine(one_step(work))
+        waiting = asyncio.ensure_future(engine.run("flow", run_id="r"))
+        await begun.wait()
+        await engine.interrupt("r")
+        assert (await waiting).status is Status.RUNNING
+        assert engine.active.runs_under_way() == []
+
     async def test_an_effect_under_way_is_finished_and_nothing_after_it_begun(self, bench):
         """A command gets its grace; the calls behind it are not made before the run goes on."""
         begun, go_on, done = asyncio.Event(), asyncio.Event(), []

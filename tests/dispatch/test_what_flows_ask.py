@@ -8,6 +8,7 @@ from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.agreement import agreement
 from detent.dispatch.autonomy import AutonomyLevel, FallbackReason
 from detent.dispatch.evidence import DEMOTIONS, Demotion, EvidenceRules
+from detent.dispatch.format import JsonDialect
 from detent.dispatch.proposal import Proposal
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
@@ -17,6 +18,8 @@ from detent.engine.trial_context import CannotCheck
 from detent.engine.verdicts import VERDICT
 from detent.insight.why import render, why
 from detent.kernel.errors import ConfigurationError
+from detent.kernel.guards import when
+from detent.kernel.machine import Move
 from detent.kernel.policy import RetryPolicy
 from tests.dispatch.samples import (
     FAULT,
@@ -25,6 +28,7 @@ from tests.dispatch.samples import (
     LEVELS,
     MAIL,
     QUESTION,
+    Form,
     again,
     agent,
     forms,
@@ -33,6 +37,7 @@ from tests.dispatch.samples import (
     result_of,
     scripted,
     settings,
+    triage,
 )
 from tests.engine.conftest import flow_of, journal
 
@@ -350,3 +355,60 @@ class TestEvidenceFromALaterMeasurement:
         fork = await engine.fork(run.id, moved)
         await engine.finish(fork)
         assert await self.figures(engine, run.id, fork) == (1, 1, 0)
+
+
+class TestAgentsOfAKind:
+    """What a kind of flow declares for agents, level by level."""
+
+    @pytest.mark.parametrize("level", LEVELS)
+    async def test_facts_need_no_envelope_where_conditions_choose_among_several_states(self, quick, level):
+        """The agent is asked for its facts alone; the conditions on the table make the move of them."""
+        table = {
+            "work": [
+                Move("done", when=when({"kind": "fault"})),
+                Move("failed", when=when({"kind": "question"})),
+            ]
+        }
+        step = Step("work", triage, INTENT, inputs=("text",), output_schema=Form)
+        executor = scripted(again(FAULT))
+        engine = await quick.engine(flow_of(table, {"work": step}), dispatch=settings(executor, agent(level)))
+        run = await engine.run("flow", MAIL)
+        assert (run.state, run.data) == ("done", {**MAIL, **FAULT})
+        (call,) = executor.calls
+        assert "next_state" not in f"{call.instructions}{call.prompt}{call.output_schema}"
+        assert "done" not in str(call.output_schema)
+
+    @pytest.mark.parametrize("level", LEVELS)
+    async def test_an_answer_format_of_its_own_is_asked_for_read_and_asked_for_again(self, quick, level):
+        """Lines in place of JSON; the result is held to the same contract and gate."""
+
+        class Lines(JsonDialect):
+            def schema(self, plan):
+                return None
+
+            def read(self, plan, answer, effects, inputs, acts=()):
+                facts = dict(line.split(": ", 1) for line in str(answer).splitlines() if ": " in line)
+                urgent = facts.get("urgent") == "yes"
+                return plan.contract.read({"kind": facts.get("kind"), "urgent": urgent}, effects, {})
+
+        flow = forms(output_schema=Form, agent=AgentSide(dialect=Lines()))
+        executor = scripted({"output": "I think it is a fault."}, {"output": "kind: fault\nurgent: yes"})
+        engine = await quick.engine(flow, dispatch=settings(executor, agent(level, max_retries=1)))
+        run = await engine.run("flow", MAIL)
+        result = await result_of(engine, run.id)
+        assert (result.agent_result_accepted, result.attempts) == (True, 2)
+        assert run.data == {**MAIL, **FAULT}
+
+    @pytest.mark.parametrize("level", LEVELS)
+    async def test_a_validator_is_the_check_at_every_level(self, quick, level):
+        """Where nothing can be compared, a check decides whomever the settings trust."""
+        flow = forms(
+            output_schema=Form,
+            agent=AgentSide(validated=True),
+            validator=lambda inputs, proposal: (proposal.output.kind == "fault", ["/kind: is a fault"]),
+        )
+        for output, by in ((FAULT, "agent"), (QUESTION, "handler")):
+            engine = await quick.engine(flow, dispatch=settings(scripted(again(output)), agent(level)))
+            run = await engine.run("flow", MAIL)
+            (move,) = await moves(engine, run.id)
+            assert (move.by, run.data["kind"]) == (by, "fault")

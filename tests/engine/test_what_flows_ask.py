@@ -15,6 +15,8 @@ from detent.engine.tools import Tool, ToolError, query, tool
 from detent.insight.why import render, why
 from detent.kernel.budget import Budget, Spend
 from detent.kernel.errors import ConfigurationError, DefinitionError, Fenced, KeyTaken, RunStateError
+from detent.kernel.guards import when
+from detent.kernel.machine import Move
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
 from tests.engine.conftest import flow_of, journal, kinds, one_step, until
@@ -54,6 +56,21 @@ class TestInterruptApartFromCancel:
         assert await kinds(engine, run_id) == ["started"]
         assert (await engine.finish(run_id)).status is Status.SUCCEEDED
         assert calls == [1, 1]
+
+    async def test_who_waits_for_a_new_run_gets_it_back_too(self, quick):
+        """`run` is start and finish; it does not take up again what was interrupted."""
+        begun = asyncio.Event()
+
+        async def work(ctx):
+            begun.set()
+            await asyncio.Event().wait()
+
+        engine = await quick.engine(one_step(work))
+        waiting = asyncio.ensure_future(engine.run("flow", run_id="r"))
+        await begun.wait()
+        await engine.interrupt("r")
+        assert (await waiting).status is Status.RUNNING
+        assert engine.active.runs_under_way() == []
 
     async def test_an_effect_under_way_is_finished_and_nothing_after_it_begun(self, bench):
         """A command gets its grace; the calls behind it are not made before the run goes on."""
@@ -512,7 +529,7 @@ class Kernels:
     def __init__(self) -> None:
         self.log: list[str] = []
         self.fails = 0
-        self.breaks_after: set[str] = set()
+        self.breaks_after: set[int] = set()
 
     @asynccontextmanager
     async def open(self, opening):
@@ -645,3 +662,67 @@ class TestAResourceOfARun:
         flow = one_step(lambda ctx: "done", tools=[Tool("cell", lambda kernel: None, resource="kernle")])
         with pytest.raises(DefinitionError, match="no resource of the flow"):
             flow.check()
+
+
+class TestRoundsOfAVisit:
+    async def test_a_query_behind_an_effect_sees_what_it_wrote(self, bench):
+        """Write, then read; asked twice in between, it is asked once."""
+        world = {"text": "old", "reads": 0}
+
+        @tool("write")
+        def write(text: str) -> None:
+            """Write the text."""
+            world["text"] = text
+
+        @query("read")
+        def read() -> str:
+            """Read the text."""
+            world["reads"] += 1
+            return world["text"]
+
+        async def work(ctx):
+            before = [await ctx.query("read"), await ctx.query("read")]
+            await ctx.perform("write", text="new")
+            return Outcome("done", set={"seen": [*before, await ctx.query("read")]})
+
+        engine = await bench.engine(one_step(work, tools=[write, read]))
+        assert (await engine.run("flow")).data["seen"] == ["old", "old", "new"]
+        assert world["reads"] == 2
+
+    async def test_facts_computed_from_receipts_choose_the_move(self, bench):
+        """By the conditions of the table, from what was measured."""
+
+        @tool("measure")
+        def measure() -> dict[str, float]:
+            """Measure."""
+            return {"score": 0.9}
+
+        async def work(ctx):
+            receipt = await ctx.perform("measure")
+            return {"passes": receipt["score"] >= 0.8}
+
+        table = {
+            "work": [Move("failed", when=when({"passes": False})), Move("done", when=when({"passes": True}))]
+        }
+        engine = await bench.engine(flow_of(table, {"work": work}, tools=[measure]))
+        run = await engine.run("flow")
+        assert (run.state, run.data) == ("done", {"passes": True})
+
+    async def test_the_same_command_and_the_same_child_in_a_later_visit_are_others(self, bench):
+        """An effect by its visit; a child by the key that its step gives it."""
+        ran: list[str] = []
+
+        async def work(ctx):
+            await ctx.perform("run", command="make test")
+            await ctx.child("part", key=f"part {ctx.visit}")
+            return "work" if ctx.visit < 3 else "done"
+
+        async def part(ctx):
+            return "done"
+
+        tools = [Tool("run", lambda command: ran.append(command))]
+        flow = flow_of({"work": ["work", "done"]}, {"work": work}, tools=tools)
+        engine = await bench.engine(flow, one_step(part, name="part"))
+        run = await engine.run("flow")
+        assert ran == ["make test"] * 3
+        assert len(run.children) == 3

@@ -243,6 +243,8 @@ class ActiveRuns:
     def launch(self, driver: Driver) -> None:
         """Start a driver in the background."""
         run_id = driver.run.id
+        if self.stops.get(run_id) == AT_ONCE:
+            del self.stops[run_id]  # it was put down, and goes on now
         self._drivers[run_id] = driver
         self._tasks[run_id] = asyncio.create_task(self._work(driver), name=f"run {run_id}")
 

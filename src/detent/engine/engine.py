@@ -181,7 +181,7 @@ class Engine:
         run_id = await self.start(flow, data, **options)
         driver = self.active.driver_of(run_id)
         run = await driver.put_down() if driver is not None else None
-        return run if run is not None and run.status.is_end else await self.finish(run_id)
+        return run if run is not None and run.status.is_end else await self._finished(run_id, None)
 
     async def finish(
         self,

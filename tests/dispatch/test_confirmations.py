@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 
 from detent.dispatch.agent_side import AgentSide
+from detent.dispatch.agreement import agreement
 from detent.engine.step import Step
 from detent.engine.tools import ToolError
 from detent.kernel.errors import ConfigurationError, HoldNotOpen
 from detent.kernel.status import Status
 from tests.dispatch.samples import INTENT, agent, scripted, settings, single
 from tests.dispatch.test_acting import Ran, World, calls, running
+from tests.engine.conftest import journal
 
 
 def asked_about(*tools: str):
@@ -250,3 +252,28 @@ class TestEdits:
         engine = await quick.engine(confirmed(World()), dispatch=settings(executor, agent("approver")))
         (hold,) = (await engine.run("flow")).holds.values()
         assert hold.about["args"] == long
+
+
+class TestAPersonsNo:
+    @pytest.mark.parametrize("caught", [True, False])
+    async def test_it_is_not_held_against_the_agent(self, bench, caught):
+        """The handler asks too: by code the step would end in the same way."""
+        world = World()
+
+        async def work(ctx):
+            try:
+                done = await ctx.perform("run", confirm="Really?", command="make test")
+            except ToolError:
+                if not caught:
+                    raise
+                return {"exit_code": -1, "stdout": "not allowed"}
+            return {"exit_code": done["exit_code"], "stdout": done["stdout"]}
+
+        executor = scripted(calls(TEST), {"output": {"exit_code": -1, "stdout": "not allowed"}})
+        flow = running(world, work, side=AgentSide(rounds=2))
+        engine = await bench.engine(flow, dispatch=settings(executor, agent("collaborator")))
+        run = await answered(engine, await engine.run("flow"), {"no": "not today"})
+        assert world.ran == []
+        assert run.status is (Status.SUCCEEDED if caught else Status.FAILED)
+        figures = agreement([(run.id, await journal(engine, run.id))])
+        assert [each.hard for each in figures] == ([0] if caught else [])

@@ -22,7 +22,7 @@ from detent.dispatch.executor import Availability, ExecutorResult, StepExecutor
 from detent.dispatch.executor_errors import DispatchError, OutputSchemaValidationError
 from detent.dispatch.failure import Failure
 from detent.dispatch.fallback import Fallback
-from detent.dispatch.gate import Judgement, Rejected, Side
+from detent.dispatch.gate import HandlerFailed, Judgement, Rejected, Side
 from detent.dispatch.matching import normal
 from detent.dispatch.own_code import OwnCode, failed_before
 from detent.dispatch.plan import Plan, check_price, facts_of, no_agent_side
@@ -326,6 +326,8 @@ class Execution:
                 details, compared = await self.own_code.departures(acts, effects)
             except CannotCheck:
                 return (Discrepancy("/effects", "value"),)
+            except Exception as error:
+                raise HandlerFailed(error) from error
             return details
 
         judgement = await gate.judge_round(self.level, self.step, self.inputs, proposal, departures)
@@ -399,6 +401,8 @@ class Execution:
             asked, judgement = self.visit.asked, rejected.judgement
             self.visit.completed()
             return await self._answered(asked, judgement)
+        except HandlerFailed as failed:
+            raise failed.error from None
         if asked.failure is not None:
             return await self._fall_back(Fallback.of(asked.failure, asked))
         assert asked.proposal is not None

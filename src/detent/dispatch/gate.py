@@ -80,6 +80,14 @@ class Rejected(BaseException):
         super().__init__("the gate has rejected it")
 
 
+class HandlerFailed(BaseException):
+    """The handler, run for a comparison, has failed: the step's failure, and none of the agent's."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        super().__init__("the handler has failed")
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """The gate's decision on a proposal."""

@@ -349,7 +349,10 @@ class AgentVisit:
             ]
         self.conversation.add(
             Message(
-                "assistant", reply.text if reply.record.get("calls") else "", tuple(c.call for c in calls)
+                "assistant",
+                reply.text if reply.record.get("calls") else "",
+                tuple(c.call for c in calls),
+                opaque=reply.opaque,
             ),
             *results,
         )

@@ -23,6 +23,18 @@ class ToolCall(NamedTuple):
     """An object; or, as it was written, what cannot be read as one: that call is refused."""
 
 
+class Opaque(NamedTuple):
+    """Parts of a reply that only its provider understands and wants back: signatures, encrypted reasoning.
+
+    They are kept as they came, sent only to the same provider and model, and shown to nobody.
+    """
+
+    provider: str
+    model: str
+    data: str
+    """JSON text, in a form that only the adapter knows."""
+
+
 class Message(NamedTuple):
     """One message of a conversation."""
 
@@ -32,6 +44,14 @@ class Message(NamedTuple):
     """On an assistant's message: the tools it called."""
     answers: str | None = None
     """On a tool's message: the id of the call it answers."""
+    opaque: Opaque | None = None
+    """On an assistant's message: what its provider wants back with it."""
+
+    def to_plain(self) -> dict[str, Any]:
+        """What the message says, without its opaque parts."""
+        plain: dict[str, Any] = to_plain(self._replace(opaque=None)._asdict())
+        del plain["opaque"]
+        return plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +63,8 @@ class ModelAnswer:
     model_id: str | None = None
     finish: Literal["stop", "length", "tool", "filter", "other"] = "stop"
     calls: tuple[ToolCall, ...] = ()
+    opaque: Opaque | None = None
+    """What the provider wants back with the next request."""
 
 
 class Conversation:
@@ -63,7 +85,7 @@ class Conversation:
         """Add messages to the end."""
         for message in messages:
             self._messages.append(message)
-            self.head = digest([self.head, to_plain(message._asdict())], 24)
+            self.head = digest([self.head, message.to_plain()], 24)
 
     def with_ids(self, calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
         """Calls of the next message, with ids that no other call of the conversation has."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.agent_side import agent_side
 from detent.dispatch.agent_tools import FATAL, AgentTools
 from detent.dispatch.answer_text import parse_answer, too_deep
 from detent.dispatch.config import AGENT_TIMEOUT
-from detent.dispatch.conversation import Conversation, ToolCall
+from detent.dispatch.conversation import Conversation, Message, Opaque, ToolCall
 from detent.dispatch.executor import AgentStreamChunk, ConversationExecutor, ReplyRequest, StepExecutor
 from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError, OutputSchemaValidationError
 from detent.dispatch.failure import Failure
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from detent.engine.context import StepContext
     from detent.engine.work import Work
 
-SAID = ("output", "calls", "acted")
+SAID = ("output", "calls", "acted", "opaque")
 """The parts of a reply that are kept outside the journal when they are private or long."""
 
 
@@ -81,6 +81,12 @@ class Reply:
         if called is None:
             return None
         return tuple(ToolCall("", str(item["tool"]), item["args"]) for item in called)
+
+    @property
+    def opaque(self) -> Opaque | None:
+        """What its provider wants back with the next request."""
+        opaque = self.record.get("opaque")
+        return None if opaque is None else Opaque(**opaque)
 
     @property
     def usage(self) -> UsageMetadata | None:
@@ -220,7 +226,7 @@ class Replies:
             return await live()
         subject = "/".join(str(part) for part in (config.provider or "", config.model_id or "") if part)
         # Each message is written once: with the first reply given to it.
-        new = [to_plain(message._asdict()) for message in conversation.messages[self._told :]]
+        new = [message.to_plain() for message in conversation.messages[self._told :]]
         call = TapeCall(
             "agent", self.driver.where, self.plan.step.name, subject or "default", {**frame, "messages": new}
         )
@@ -251,9 +257,9 @@ class Replies:
         try:
             async with limit:
                 if isinstance(self.executor, ConversationExecutor):
-                    usage = await self._reply(self.executor, conversation, schema, record)
+                    usage = await self._reply(self.executor, conversation.messages, schema, record)
                 else:
-                    usage = await self._execute(self.executor, conversation, schema, record)
+                    usage = await self._execute(self.executor, conversation.messages, schema, record)
             if too_deep(record.get("output")):
                 problems = ["/: is nested too deeply"]
                 raise OutputSchemaValidationError(plan.step.name, "its contract", problems, usage=usage)
@@ -291,19 +297,25 @@ class Replies:
         return record
 
     async def _reply(
-        self, executor: ConversationExecutor, conversation: Conversation, schema: Any, record: dict[str, Any]
+        self,
+        executor: ConversationExecutor,
+        messages: Sequence[Message],
+        schema: Any,
+        record: dict[str, Any],
     ) -> UsageMetadata | None:
         """One message of an agent that is talked to."""
         plan = self.plan
         answer = await executor.reply(
             ReplyRequest(
-                plan.step.name, plan.agent_name, conversation.messages, self.tools.list(), schema,
-                plan.config, self._stream,
+                plan.step.name, plan.agent_name, messages, self.tools.list(), schema, plan.config,
+                self._stream,
             )
         )  # fmt: skip
         record["output"] = answer.text
         if answer.calls:
             record["calls"] = [{"tool": call.name, "args": to_plain(call.arguments)} for call in answer.calls]
+            if answer.opaque is not None:
+                record["opaque"] = answer.opaque._asdict()
         if answer.finish == "length":
             record["cut"] = True
         if answer.model_id is not None:
@@ -311,11 +323,11 @@ class Replies:
         return answer.usage
 
     async def _execute(
-        self, executor: StepExecutor, conversation: Conversation, schema: Any, record: dict[str, Any]
+        self, executor: StepExecutor, messages: Sequence[Message], schema: Any, record: dict[str, Any]
     ) -> UsageMetadata | None:
         """One execution by an agent that knows only a prompt, or runs its own loop."""
         plan = self.plan
-        instructions, prompt = prompt_of(conversation)
+        instructions, prompt = prompt_of(messages)
         result = await executor.execute(
             step_name=plan.step.name,
             agent_name=plan.agent_name,
@@ -339,7 +351,7 @@ class Replies:
         self.driver.engine.observers.stream(self.driver.run, self.plan.step.name, chunk)
 
 
-def prompt_of(conversation: Conversation) -> tuple[str | None, str]:
+def prompt_of(messages: Sequence[Message]) -> tuple[str | None, str]:
     """Instructions and one prompt that says what a conversation says, for an agent without messages."""
     instructions: str | None = None
     blocks: list[str] = []
@@ -351,7 +363,7 @@ def prompt_of(conversation: Conversation) -> tuple[str | None, str]:
             blocks.append(results_block(results))
             results.clear()
 
-    for message in conversation.messages:
+    for message in messages:
         if message.role == "system":
             instructions = message.content
         elif message.role == "assistant":

@@ -142,7 +142,7 @@ class ModelStepExecutor:
                     return ExecutorResult(output, usage=used.sum, events=events, model_id=answer.model_id)
                 made = conversation.with_ids(answer.calls)
                 results = [Message("tool", await calls.result(call), answers=call.id) for call in made]
-                conversation.add(Message("assistant", answer.text, made), *results)
+                conversation.add(Message("assistant", answer.text, made, opaque=answer.opaque), *results)
             raise ExecutorError(
                 f"The model gave no answer for '{step_name}' within {self.max_turns} turns.",
                 step_name=step_name,

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from detent.adapters.models.model import ModelRequest
+from detent.dispatch.conversation import Message
 from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
 from detent.dispatch.usage import UsageMetadata
 from detent.kernel.errors import ConfigurationError, nearest
@@ -134,6 +135,7 @@ def fit_to_tell(message: str, request: ModelRequest, secrets: Iterable[str] = ()
             line = line.replace(secret, "***")
     line = line if len(line) <= LONGEST_TOLD else f"{line[:LONGEST_TOLD]}…"
     questions = [" ".join(question.content.split()) for question in request.messages]
+    questions += [message.opaque.data for message in request.messages if message.opaque is not None]
     repeats = any(
         line[at : at + REPEATED] in text for text in questions for at in range(len(line) - REPEATED + 1)
     )
@@ -203,7 +205,7 @@ def check_limits(kind: str, options: Mapping[str, Any]) -> None:
     for name in ("timeout", "answer_timeout", "max_answer_bytes"):
         value = options.get(name)
         if value is not None and value <= 0:
-            unit = "" if name == "max_answer_bytes" else " seconds"
+            unit = " seconds" if name.endswith("timeout") else ""
             raise ConfigurationError(f"Provider of kind '{kind}': {name} must be more than 0{unit}.")
 
 
@@ -232,6 +234,19 @@ class WireNames:
     def own(self, wire_name: str) -> str:
         """The tool's own name; an unknown name stays as it is."""
         return self._own.get(wire_name, wire_name)
+
+
+def wire_id(call_id: str) -> str:
+    """An id of ours as providers are given it: Mistral wants nine letters and digits."""
+    return call_id.zfill(9) if re.fullmatch(r"t\d+c\d+", call_id) else call_id
+
+
+def opaque_data(message: Message, provider: str, model: str) -> Any:
+    """What a provider wants back with a message; None where it comes from another provider or model."""
+    opaque = message.opaque
+    if opaque is None or (opaque.provider, opaque.model) != (provider, model):
+        return None
+    return json.loads(opaque.data)
 
 
 # -- schemas ------------------------------------------------------------------------------------------------

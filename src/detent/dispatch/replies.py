@@ -14,10 +14,16 @@ from typing import TYPE_CHECKING, Any
 from detent.dispatch.agent_side import agent_side
 from detent.dispatch.agent_tools import FATAL, AgentTools
 from detent.dispatch.answer_text import parse_answer, too_deep
+from detent.dispatch.compaction import fitting, room
 from detent.dispatch.config import AGENT_TIMEOUT
 from detent.dispatch.conversation import Conversation, Message, Opaque, ToolCall
 from detent.dispatch.executor import AgentStreamChunk, ConversationExecutor, ReplyRequest, StepExecutor
-from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError, OutputSchemaValidationError
+from detent.dispatch.executor_errors import (
+    ExecutorError,
+    ExecutorTimeoutError,
+    OutputSchemaValidationError,
+    RequestTooLongError,
+)
 from detent.dispatch.failure import Failure
 from detent.dispatch.layers import Layers
 from detent.dispatch.prompt import results_block
@@ -256,10 +262,13 @@ class Replies:
         self.ctx.limit = limit  # performing effects is not counted
         try:
             async with limit:
-                if isinstance(self.executor, ConversationExecutor):
-                    usage = await self._reply(self.executor, conversation.messages, schema, record)
-                else:
-                    usage = await self._execute(self.executor, conversation.messages, schema, record)
+                usage, sent = await fitting(
+                    conversation.messages,
+                    self._room(schema),
+                    lambda messages: self._sent(messages, schema, record),
+                )
+            if sent.left_out:
+                record["left_out"] = sent.left_out
             if too_deep(record.get("output")):
                 problems = ["/: is nested too deeply"]
                 raise OutputSchemaValidationError(plan.step.name, "its contract", problems, usage=usage)
@@ -295,6 +304,26 @@ class Replies:
             except (AttributeError, TypeError, ValueError) as error:  # invalid figures
                 record.setdefault("error", Failure.of(error).to_plain())
         return record
+
+    def _room(self, schema: Any) -> int | None:
+        """Tokens that the messages may take; None where the model's limit is not known."""
+        limit: int | None = getattr(self.executor, "context_tokens", None)
+        if limit is None:
+            return None
+        return room(limit, answer=self.plan.config.max_tokens or 0, fixed=[schema, *self.tools.list()])
+
+    async def _sent(
+        self, messages: Sequence[Message], schema: Any, record: dict[str, Any]
+    ) -> UsageMetadata | None:
+        if isinstance(self.executor, ConversationExecutor):
+            return await self._reply(self.executor, messages, schema, record)
+        try:
+            return await self._execute(self.executor, messages, schema, record)
+        except RequestTooLongError as error:
+            if not self.acted:
+                raise
+            # It has acted in its own loop, which cannot be run again from the beginning.
+            raise ExecutorError(str(error), usage=error.usage) from error
 
     async def _reply(
         self,

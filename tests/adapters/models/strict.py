@@ -142,6 +142,15 @@ def deepseek(body: Any) -> Reply | None:
     return calls_answered(body)
 
 
+def too_long(limit: int, message: str, status: int = 400, **more: Any) -> Check:
+    """Refuse requests whose messages have more than `limit` characters."""
+
+    def check(body: Any) -> Reply | None:
+        return refusal(message, status, **more) if len(json.dumps(body["messages"])) > limit else None
+
+    return check
+
+
 # -- Anthropic's protocol -----------------------------------------------------------------------------------
 
 

@@ -71,6 +71,7 @@ OPTIONS: Mapping[str, type | tuple[type, ...]] = {
     "timeout": (int, float),
     "answer_timeout": (int, float),
     "max_answer_bytes": int,
+    "context_tokens": int,
 }
 
 KEPT = ("extra_content", "reasoning_content")
@@ -107,6 +108,7 @@ def connect(
         connect_timeout=given.get("timeout", http_common.CONNECT_TIMEOUT),
         answer_timeout=given.get("answer_timeout", http_common.ANSWER_TIMEOUT),
         max_answer_bytes=given.get("max_answer_bytes"),
+        context_tokens=given.get("context_tokens"),
         prices=prices,
     )
 
@@ -152,12 +154,15 @@ class OpenAIModel:
         connect_timeout: float = http_common.CONNECT_TIMEOUT,
         answer_timeout: float = http_common.ANSWER_TIMEOUT,
         max_answer_bytes: int | None = None,
+        context_tokens: int | None = None,
         prices: PriceTable | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self.model_id = model_id
         self.native_tools = native_tools
+        self.context_tokens = context_tokens
+        """Tokens of prompt and answer together; None where that is not known."""
         self._kind = kind
         self._preset = PRESETS[kind]
         self._api_key_env = api_key_env
@@ -339,6 +344,7 @@ class OpenAIModel:
             http_common.fit_to_tell(message, request, [self._key()]),
             code=code,
             retry_after=http_common.retry_after(headers, self._clock()),
+            too_long=http_common.too_long(status, message, code),
         )
         return _Refused(error, f"{code} {message}".lower()) if status in (400, 422) else error
 
@@ -351,8 +357,9 @@ class OpenAIModel:
             status = 503 if any(word in code for word in ("overloaded", "unavailable")) else None
             status = status or (429 if "rate_limit" in code else 500 if "server" in code else 400)
         return http_common.status_failure(
-            self._server, status, http_common.fit_to_tell(message, request, [self._key()]), code=code
-        )
+            self._server, status, http_common.fit_to_tell(message, request, [self._key()]), code=code,
+            too_long=http_common.too_long(status, message, code),
+        )  # fmt: skip
 
     def _whole(self, raw: bytes, request: ModelRequest, names: http_common.WireNames) -> ModelAnswer:
         try:

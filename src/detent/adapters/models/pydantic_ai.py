@@ -19,7 +19,7 @@ from detent.adapters.models.model import ModelRequest, OnText
 from detent.adapters.models.prices import PriceTable
 from detent.dispatch.conversation import Message, ModelAnswer, Opaque, ToolCall
 from detent.dispatch.executor import Availability
-from detent.dispatch.executor_errors import ExecutorError
+from detent.dispatch.executor_errors import ExecutorError, RequestTooLongError
 from detent.dispatch.usage import UsageMetadata
 from detent.engine import logger
 from detent.kernel.errors import ConfigurationError
@@ -46,6 +46,7 @@ OPTIONS: Mapping[str, type | tuple[type, ...]] = {
     "model": str,
     "answer_timeout": (int, float),
     "max_answer_bytes": int,
+    "context_tokens": int,
 }
 
 MISSING = "pydantic-ai is not installed: pip install 'detent[providers]'"
@@ -104,6 +105,7 @@ def connect(
         default_id=name,
         prices=prices,
         answer_timeout=options.get("answer_timeout") or http_common.ANSWER_TIMEOUT,
+        context_tokens=options.get("context_tokens"),
     )
 
 
@@ -159,7 +161,10 @@ class PydanticAIModel:
         prices: PriceTable | None = None,
         secrets: Callable[[], tuple[str, ...]] = tuple,
         answer_timeout: float = http_common.ANSWER_TIMEOUT,
+        context_tokens: int | None = None,
     ) -> None:
+        self.context_tokens = context_tokens
+        """Tokens of prompt and answer together; None where that is not known."""
         self._make = make
         self._default_id = default_id
         self._ready = ready
@@ -226,7 +231,8 @@ class PydanticAIModel:
             if deadline.expired():
                 raise http_common.too_late(_subject(model_id), self._answer_timeout) from None
             failure = self._failure(error, model_id, request)
-            if (most := _accepted_tokens(error, request.max_tokens)) is not None:
+            too_long = isinstance(failure, RequestTooLongError)
+            if not too_long and (most := _accepted_tokens(error, request.max_tokens)) is not None:
                 raise _LimitRefused(failure, most) from error
             raise failure from error
         return self._answer(response, model_id, names, made.model)
@@ -315,7 +321,11 @@ class PydanticAIModel:
                 who, error.status_code, http_common.fit_to_tell(message, request, self._secrets()),
                 code=account_code,
                 retry_after=error.retry_after,
+                too_long=isinstance(error, of.ModelContextWindowExceededError)
+                or http_common.too_long(error.status_code, message, code),
             )  # fmt: skip
+        if isinstance(error, of.ModelContextWindowExceededError):
+            return RequestTooLongError(f"{who} refused the request: it is too long.")
         if isinstance(error, of.ModelConnectionError):
             return ExecutorError(
                 f"{who} could not be reached, or broke off ({type(error.__cause__ or error).__name__}).",

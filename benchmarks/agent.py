@@ -175,17 +175,20 @@ def run_detent(param: Param) -> Result:
         values: dict[str, Any] = {"store": database(param), "models": {"near": model}}
         if level is not None:
             values["steps"] = {"order": {"mode": "agent", "autonomy": level, "max_retries": 0}}
+        visited: list[str] = []
         performers: set[str] = set()
 
         async def visit() -> None:
             run = await engine.run("orders", dict(DEVICE))
             require(run.data["part"] == FACTS["part"], "a run ended without its facts")
-            bodies = [entry.body for entry in await engine.store.entries(run.id)]
-            performers.update(body.by for body in bodies if isinstance(body, Moved))
+            visited.append(run.id)
 
         async with engine_for(Settings(Path(param["folder"]), values=values), [order_flow(desk)]) as engine:
             await check_sync(engine.store)
             yield visit
+            for run_id in visited:
+                bodies = [entry.body for entry in await engine.store.entries(run_id)]
+                performers.update(body.by for body in bodies if isinstance(body, Moved))
         require(performers == {"handler" if level is None else "agent"}, f"performed by {performers}")
 
     return measured(visits, desk, param, others=1)  # the commit that starts the run

@@ -30,6 +30,16 @@ class Column:
     heading: str
     form: str = "{:.2f}"
     scale: float = 1.0
+    over: str | None = None
+    """The contestant whose figure is subtracted."""
+
+    def cell(self, name: str, medians: Medians) -> str:
+        """Show a contestant's figure, or a dash where there is none."""
+        values = [medians.get(each, {}).get(self.key) for each in (name, self.over) if each is not None]
+        figures = [value for value in values if value is not None]
+        if len(figures) < len(values) or name == self.over:
+            return "-"
+        return self.form.format((figures[0] - sum(figures[1:])) * self.scale)
 
 
 @dataclass(frozen=True)
@@ -89,6 +99,18 @@ def within(
     def check(medians: Medians) -> tuple[bool, str]:
         value = figure(medians, name, key)
         return value <= limit, f"{value:.3g}{unit}"
+
+    return check
+
+
+def within_over(
+    limit: float, key: str, unit: str, name: str, floor: str
+) -> Callable[[Medians], tuple[bool, str]]:
+    """Someone's figure, less that of a floor, is at most a limit."""
+
+    def check(medians: Medians) -> tuple[bool, str]:
+        more = figure(medians, name, key) - figure(medians, floor, key)
+        return more <= limit, f"{more:.3g}{unit}"
 
     return check
 
@@ -213,6 +235,7 @@ def acting(name: str, **extra: Any) -> Contestant:
     return Contestant(name, "benchmarks.agent", peer=False, extra=extra)
 
 
+BARE_LOOP = "bare loop, two rows"
 BY_MODEL = (acting(OURS, level="consultant"), acting("detent, collaborator", level="collaborator"))
 
 
@@ -491,20 +514,25 @@ WORKLOADS: tuple[Workload, ...] = (
         "agent",
         {"runs": 50, "wait": 0.005},
         {"runs": 20, "wait": 0.005},
-        (acting("bare loop, two rows", bare=True), acting("detent, by code"), *BY_MODEL),
+        (acting(BARE_LOOP, bare=True), acting("detent, by code"), *BY_MODEL),
         tuple(
-            Target(f"{name}: {words}", within(limit, key, unit, name))
+            Target(f"{name}: {words}", check)
             for name in names(BY_MODEL)
-            for words, limit, key, unit in (
-                ("at most 3 ms a visit over the model's time", 3.0, "over_ms", " ms"),
-                ("at most 3 commits a visit", 3.0, "commits", " commits"),
+            for words, check in (
+                ("at most 3 ms a visit over the model's time", within(3.0, "over_ms", " ms", name)),
+                (
+                    "at most 3 ms a visit over the bare loop, whose HTTP client alone may take as long",
+                    within_over(3.0, "over_ms", " ms", name, BARE_LOOP),
+                ),
+                ("at most 3 commits a visit", within(3.0, "commits", " commits", name)),
             )
         ),
         (IN_OWN_HOUSE,),
-        floor="bare loop, two rows",
+        floor=BARE_LOOP,
         rate="visits/s",
         columns=(
             Column("over_ms", "ms over the model"),
+            Column("over_ms", "ms over the bare loop", over=BARE_LOOP),
             Column("asked", "replies/visit", "{:.0f}"),
             Column("commits", "commits/visit", "{:.0f}"),
         ),

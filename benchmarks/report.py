@@ -44,9 +44,7 @@ def row(workload: Workload, name: str, outcome: Outcome, medians: Medians) -> li
     cells.append(ratio(own["seconds"], medians, OURS))
     if workload.floor:
         cells.append(ratio(own["seconds"], medians, workload.floor))
-    for column in workload.columns:
-        cells.append(column.form.format(own[column.key] * column.scale) if column.key in own else "-")
-    return cells
+    return cells + [column.cell(name, medians) for column in workload.columns]
 
 
 def table(workload: Workload, outcomes: dict[str, Outcome], medians: Medians) -> str:

@@ -276,7 +276,8 @@ async def test_a_changed_prompt_is_told_with_the_line_that_changed(path):
     assert difference is not None
     assert (difference.pointer, difference.line) == ("/prompt", 2)
     assert str(error) == (
-        f"{path}, line 3: agent 'claude/small' of step 'judge': asked for something else than recorded.\n"
+        f"{path}, line 3: agent 'claude/small' of step 'judge': "
+        f"asked for something other than what was recorded.\n"
         f"First difference at /prompt, line 2:\n"
         f"  recorded: |serial: 7|\n"
         f"  asked:    |serial: 8|"
@@ -680,3 +681,20 @@ async def test_the_deepest_value_that_is_recorded_is_played(path):
 def test_a_file_without_end_is_refused_before_the_memory_is_full():
     with pytest.raises(ConfigurationError, match="/dev/zero has more than 268,435,456 bytes"):
         Player("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "shown"),
+    [
+        ("Do it.", "Do it.\n\nBe quick.", ("(nothing)", "|Be quick.|", 3)),
+        ("Do it.\n\nBe quick.", "Do it.", ("|Be quick.|", "(nothing)", 3)),
+        ("Do it.\n\nINPUTS\nx", "Do it.\n\nBe quick.\n\nINPUTS\nx", ("(nothing)", "|Be quick.|", 3)),
+        ("Do it.\n\nBe slow.\nx", "Do it.\n\nBe quick.\nx", ("|Be slow.|", "|Be quick.|", 3)),
+        ("a\nb", "a\n\nb", ("|b|", "||", 2)),
+        ("a\n\nb", "a\nb", ("||", "|b|", 2)),
+    ],
+)
+def test_a_text_that_was_added_or_removed_is_shown_and_not_the_blank_line_before_it(recorded, asked, shown):
+    found = first_difference(recorded, asked)
+    assert found is not None
+    assert (found.recorded, found.asked, found.line) == shown

@@ -387,7 +387,7 @@ def test_the_engines_own_demotion_is_shown_and_can_be_taken_back(detent, ran, fo
     )  # fmt: skip
     marked(folder, made.to_plain())
     said = detent("autonomy", "report")
-    assert "operator (lowered)" in said.lines[1]
+    assert "operator (configured: collaborator)" in said.lines[1]
     assert any(line.endswith("by engine: 3 of the last 20 failed hard.") for line in said.lines)
     assert said.lines[-1] == "claim/judge could be collaborator: detent autonomy restore claim/judge"
     assert detent("autonomy", "report", "--json").json["steps"][0]["demotion"]["series"] == SERIES

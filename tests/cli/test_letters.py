@@ -72,7 +72,7 @@ def test_a_fallback_is_shown_where_it_happens_and_explained_afterwards(letters, 
     assert said.code == 0
     assert "handler, not the agent: validation failure" in said.out
     why = detent("why", "r1").out
-    assert "fell back to the handler: validation_failure" in why
+    assert "fell back to the handler: validation failure" in why
     assert "differed at  /next_state, /output/about, /output/serial" in why
 
 

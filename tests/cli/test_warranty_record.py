@@ -95,10 +95,10 @@ def test_another_mail_than_the_recorded_one_is_named_by_its_first_difference(des
     before = traces(desk)
     played = detent(*NAMED[:4], "--replay", "tape.jsonl")
     assert played.code == 1
-    assert "step '01-extract-serial': asked for something else than recorded" in played.err
+    assert "step '01-extract-serial': asked for something other than what was recorded" in played.err
     as_json = detent(*NAMED[:4], "--replay", "tape.jsonl", "--json")
     assert as_json.code == 1
-    assert "asked for something else than recorded" in as_json.err
+    assert "asked for something other than what was recorded" in as_json.err
     assert traces(desk) == before
 
 
@@ -171,3 +171,22 @@ def test_a_mail_run_again_may_be_kept_from_agents_and_recorded(desk, detent):
     played = detent(*NAMED[:4], "--replay", "tape.jsonl", "--json")
     assert (played.code, played.err) == (0, "")
     assert paths(played) == [again.json["path"]]
+
+
+def test_the_command_that_plays_back_what_was_recorded_in_one_look_works(desk, detent):
+    """--once takes mails in; the recording is played back mail by mail."""
+    (desk / "mail/inbox").mkdir(parents=True, exist_ok=True)
+    (desk / "mail/inbox/one.eml").write_bytes((desk / "one.eml").read_bytes())
+    recorded = detent("run", "warranty", "--once", "--record", "tape.jsonl")
+    assert recorded.code == 0, recorded.err
+    hint = "Play them back with detent run warranty --mail FILE --replay tape.jsonl"
+    assert hint in recorded.out
+    played = detent("run", "warranty", "--mail", "one.eml", "--replay", "tape.jsonl")
+    assert played.code == 0
+    assert "other than what was recorded" not in played.err
+
+
+def test_a_deterministic_run_counts_no_step_as_an_agents(desk, detent):
+    script(desk, AGENT, **{"01-extract-serial": [ANSWER] * 3})
+    assert "1 by an agent" in detent(*NAMED[:4]).lines[0]
+    assert "all deterministic" in detent(*NAMED[:4], "--deterministic").lines[0]

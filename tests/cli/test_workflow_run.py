@@ -228,7 +228,8 @@ def test_a_failed_run_shows_the_error_rolls_back_and_exits_with_1(detent, folder
         "↶ below/end: unput", "↶ below/begin: unput", "↶ each/[0]/tail: unput", "↶ each/[0]/head: unput",
         "↶ first: unput",
     ]  # fmt: skip
-    assert said.lines[-2:] == ["  ValueError: trouble is in the way", "  detent why r1"]
+    assert said.out.count("ValueError: trouble is in the way") == 1
+    assert said.lines[-1] == "  detent why r1"
     did = ["first", "head a", "tail a", "begin deep", "end deep"]
     assert log(folder) == [f"+{one}" for one in did] + [f"-{one}" for one in did[::-1]]
 
@@ -616,7 +617,7 @@ def test_what_the_other_run_has_undone_is_said_and_not_undone_again(detent, fold
     assert log(folder) == ["+one you", "+two you", "-two you", "-one you"]
     said = detent("workflow", "run", "line", "--from", "spot")
     assert said.code == 1
-    assert "Run r1 has undone since what these steps did, which count as done here: one." in said.err
+    assert "Run r1 has since undone what these steps did, which count as done here: one." in said.err
     assert log(folder)[4:] == ["+two you", "-two you"]
 
 
@@ -1089,7 +1090,7 @@ def test_a_plain_fork_says_what_was_undone_and_undoes_it_no_more(detent, folder)
     detent("workflow", "run", "line", "--id", "r1")
     said = detent("fork", "r1", "--id", "r2")
     assert said.code == 1
-    assert "Run r1 has undone since what these steps did, which count as done here: one, two." in said.err
+    assert "Run r1 has since undone what these steps did, which count as done here: one, two." in said.err
     assert log(folder) == ["+one you", "+two you", "-two you", "-one you"]
     (folder / "trouble").unlink()
     assert detent("fork", "r1", "--id", "r3").code == 0

@@ -204,3 +204,49 @@ class TestAFallbackAfterAWord:
         run = await answered(engine, await engine.run("flow"), {"edit": {"command": "make check"}})
         assert (run.status, world.ran) == (Status.SUCCEEDED, ["make check"])
         assert run.data["stdout"] == "make check in ."
+
+
+class TestEdits:
+    """An edit names the arguments that are to change."""
+
+    SHELL = ("run", {"command": "make test", "cwd": "src"})
+
+    async def waiting(self, bench, world: World):
+        executor = scripted(calls(self.SHELL), {"output": {}})
+        engine = await bench.engine(confirmed(world), dispatch=settings(executor, agent("approver")))
+        return engine, await engine.run("flow")
+
+    async def test_arguments_that_an_edit_leaves_out_stay_as_they_were(self, bench):
+        world = World()
+        engine, run = await self.waiting(bench, world)
+        run = await answered(engine, run, {"edit": {"command": "make check"}})
+        assert run.data["stdout"] == "make check in src"
+
+    @pytest.mark.parametrize("same", [{}, {"command": "make test"}, dict(SHELL[1])])
+    async def test_an_edit_that_changes_nothing_is_a_yes(self, bench, same):
+        world = World()
+        engine, run = await self.waiting(bench, world)
+        run = await answered(engine, run, {"edit": same})
+        assert (run.status, world.ran) == (Status.SUCCEEDED, ["make test"])
+
+    @pytest.mark.parametrize(
+        ("edit", "told"),
+        [
+            ({"comand": "x"}, "no argument 'comand'. Did you mean 'command'? Arguments: command, cwd"),
+            ({"command": "x", "shell": True}, "no argument 'shell'. Arguments: command, cwd"),
+            ({"cwd": 3}, "cwd: must be string"),
+        ],
+    )
+    async def test_an_argument_it_does_not_take_is_named(self, quick, edit, told):
+        engine, run = await self.waiting(quick, World())
+        (name,) = run.holds
+        with pytest.raises(ConfigurationError, match="'run' cannot be changed") as refused:
+            await engine.release(run.id, {"edit": edit}, hold=run.token(name))
+        assert told in str(refused.value)
+
+    async def test_arguments_of_several_thousand_characters_are_shown_whole(self, quick):
+        long = {"command": "x" * 5000, "cwd": "."}
+        executor = scripted(calls(("run", long)))
+        engine = await quick.engine(confirmed(World()), dispatch=settings(executor, agent("approver")))
+        (hold,) = (await engine.run("flow")).holds.values()
+        assert hold.about["args"] == long

@@ -5,7 +5,8 @@ import asyncio
 from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.dispatcher import dispatcher_of
 from detent.dispatch.evidence import Tally
-from tests.dispatch.samples import MAIL, agent, forms, scripted, settings
+from detent.engine import logger
+from tests.dispatch.samples import MAIL, agent, capture, forms, scripted, settings
 from tests.dispatch.test_acting import World, calls, running
 
 
@@ -76,3 +77,20 @@ async def test_a_visit_of_many_rounds_is_one_observation_and_its_end_counts(benc
         seen = before[0] if before else None
         assert tally.n - (seen.n if seen else 0) == 3
         assert tally.agreed - (seen.agreed if seen else 0) == agreed
+
+
+async def test_an_event_is_logged_with_the_facts_of_the_run_it_is_about(bench):
+    """Verdicts of many runs are written together, by a task that one of them has started."""
+    executor = scripted({"error": "permanent", "repeat": True})
+    engine = await bench.engine(forms(), dispatch=settings(executor, agent("collaborator")))
+
+    async def handle(number):
+        with logger.about(mail_key=f"mail-{number}"):
+            await engine.run("flow", MAIL, run_id=f"run-{number}")
+
+    with capture() as heard:
+        await asyncio.gather(*(handle(number) for number in range(12)))
+    lowered = heard.named("autonomy.demoted")
+    assert lowered
+    for event in lowered:
+        assert event["mail_key"].removeprefix("mail-") == event["run_id"].removeprefix("run-")

@@ -17,6 +17,7 @@ from detent.engine.engine import Engine
 from detent.engine.outcome import Outcome
 from detent.engine.step import Step
 from detent.engine.tools import NOT_DONE, EffectCall, Tool
+from detent.insight.why import render, why
 from detent.kernel.entries import Moved, Noted, Recorded
 from detent.kernel.errors import StoreUnavailable
 from detent.kernel.status import Status
@@ -139,6 +140,9 @@ async def test_an_agents_wrong_plan_is_replaced_and_counted_against_the_planner(
     assert (run.status, "draft do b" in asked) == (Status.SUCCEEDED, True)
     records = [move.detail["then"][0] for move in await moves(engine, run) if "then" in move.detail]
     assert [record.get("fallback_reason") for record in records] == ["validation_failure", None]
+    told = render(why(await journal(engine, run.id)))
+    assert "flow/plan, by the handler, not the agent: validation failure" in told
+    assert "flow/plan, by the agent (collaborator)" in told
 
 
 @pytest.mark.parametrize("level", LEVELS)

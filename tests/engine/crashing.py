@@ -52,6 +52,22 @@ def three_rounds(world: World, crash: CrashPoints) -> Workload:
     return Workload([flow], lambda number: Planned("rounds", {"number": number}))
 
 
+def effects_at_the_end(world: World, crash: CrashPoints) -> Workload:
+    """One step that fails, and two effects at the end; the number of the run says on which tool."""
+
+    def do(ctx):
+        raise ValueError("no idea")
+
+    def at_end(ending):
+        tool = f"world.{KINDS[ending.data.number]}"
+        return [Effect(tool, {"run": f"{ending.run_id}-{letter}-{ending.status.value}"}) for letter in "ab"]
+
+    tools = [crash.tool(tool) for tool in world.tools()]
+    machine = Machine("finish", start="do", moves=ONE, ends=ENDS)
+    flow = Flow(machine, {"do": do}, tools=tools, at_end=at_end)
+    return Workload([flow], lambda number: Planned("finish", {"number": number}))
+
+
 def one_answer(world: World, crash: CrashPoints) -> Workload:
     """One step with one answer that costs."""
 

@@ -16,12 +16,14 @@ from detent.kernel.errors import (
     ConfigurationError,
     DefinitionChanged,
     FlowNotFound,
+    ReplayedRun,
     RunBusy,
     RunExists,
     RunNotFound,
     RunStateError,
 )
 from detent.kernel.policy import RetryPolicy
+from detent.kernel.run_config import REPLAYED
 from detent.kernel.status import Status
 from tests.engine import answers, worker
 from tests.engine.conftest import flow_of, journal, kinds, one_step, until
@@ -508,3 +510,33 @@ async def _claimed(engine, run_id, lost):
     lease = await engine.store.claim(run_id, row.owner)
     driver = Driver(engine.active, engine.flow("flow"), await engine.get(run_id), lease)
     await driver.commit(Claimed(row.owner, lost))
+
+
+class TestReplayedRuns:
+    """An earlier version kept them in the store; nothing that their journals call done was performed."""
+
+    @staticmethod
+    async def kept(bench, calls: list[str]):
+        engine = await bench.engine(one_step(lambda ctx: calls.append("work")))
+        await engine.start("flow", run_id="r", config={REPLAYED: True}, drive=False)
+        return engine
+
+    async def test_nobody_goes_on_with_one(self, bench):
+        calls: list[str] = []
+        engine = await self.kept(bench, calls)
+        with pytest.raises(ReplayedRun, match="replay of a recording.*detent cancel r"):
+            await engine.resume("r")
+        with pytest.raises(ReplayedRun):
+            await engine.finish("r")
+        await engine.resume_all()
+        assert calls == []
+        assert (await engine.get("r")).status is Status.RUNNING
+
+    async def test_it_can_be_cancelled_and_is_not_reopened(self, bench):
+        calls: list[str] = []
+        engine = await self.kept(bench, calls)
+        await engine.cancel("r")
+        assert (await engine.get("r")).status is Status.CANCELLED
+        with pytest.raises(ReplayedRun):
+            await engine.reopen("r")
+        assert calls == []

@@ -273,3 +273,27 @@ async def test_killed_anywhere_in_three_rounds_each_effect_happens_once(scene, p
         ]
         assert len(done) == len(set(done)) == 3
     assert here.world.count() == 3
+
+
+# The commits: 1 started; 2 attempt failed, proposed; 3 effect begun; 4 done, begun; 5 done, ended.
+AT_THE_END = [
+    *(f"kill-before-commit-{number}" for number in (2, 3, 4, 5)),
+    *(f"kill-after-commit-{number}" for number in (2, 3, 4)),
+    *(f"kill-{when}-effect-{number}" for when in ("before", "after") for number in (1, 2)),
+]
+
+
+@pytest.mark.parametrize(("point", "number"), covering(AT_THE_END, range(2)))
+async def test_killed_anywhere_at_its_end_a_run_leaves_each_effect_once(scene, point, number):
+    """What the flow wants done at the end of a failed run is completed by whoever takes it over."""
+    here = scene(crashing.effects_at_the_end)
+    await here.die(point, number=number)
+    async with here.engine() as engine:
+        run_id = f"r{number}"
+        await engine.resume_all()
+        run = await engine.finish(run_id)
+        assert (run.status, run.error) == (Status.FAILED, "ValueError: no idea")
+        attempts = (await kinds(engine, run_id)).count("attempt_failed")
+        assert attempts == 1
+    happened = [line.args["run"] for line in here.world.occurrences()]
+    assert happened == [f"{run_id}-a-failed", f"{run_id}-b-failed"]

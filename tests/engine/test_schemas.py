@@ -16,10 +16,11 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, NotRequired, Optional, Required, TypedDict
 from uuid import UUID
 
+import jsonschema
 import pydantic
 import pytest
 import typing_extensions
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import PydanticCustomError
 
@@ -37,6 +38,7 @@ from detent.engine.schemas import (
 )
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.view import view
+from tests.examples import examples
 
 
 class Cover(enum.Enum):
@@ -618,6 +620,37 @@ def test_a_class_and_its_schema_agree(value):
 def _whole_float(value: Any) -> bool:
     """JSON Schema takes 1.0 for an integer; a Python class does not."""
     return isinstance(value, dict) and isinstance(value.get("count"), float)
+
+
+KEYS = st.sampled_from(["sku", "count", "note", "x"])
+SCHEMAS = st.recursive(
+    st.just({})
+    | st.fixed_dictionaries(
+        {"type": st.sampled_from(["string", "integer", "number", "boolean", "null", "object", "array"])}
+    )
+    | st.fixed_dictionaries({"type": st.sampled_from(["string", "integer"]), "title": st.just("T")})
+    | st.fixed_dictionaries({"enum": st.lists(st.sampled_from(["", "0", 0, 1, True, None]), min_size=1)})
+    | st.fixed_dictionaries({"type": st.just("string"), "enum": st.just(["", "0"])})
+    | st.fixed_dictionaries({"type": st.just("integer"), "minimum": st.just(0)}),
+    lambda inner: (
+        st.fixed_dictionaries({"type": st.just("array"), "items": inner})
+        | st.fixed_dictionaries(
+            {"type": st.just("object"), "properties": st.dictionaries(KEYS, inner, max_size=3)},
+            optional={
+                "required": st.lists(KEYS, max_size=2, unique=True),
+                "additionalProperties": st.booleans() | inner,
+            },
+        )
+    ),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=examples(2000))
+@given(JSON, SCHEMAS)
+def test_a_value_fits_where_jsonschema_says_so(value, schema):
+    """Values that fit common schemas are told without a validator; the verdict is the validator's."""
+    assert (not misfits(value, schema)) is jsonschema.Draft202012Validator(schema).is_valid(value)
 
 
 # -- calls --------------------------------------------------------------------------------------------------

@@ -90,6 +90,6 @@ async def test_rounds_are_numbered_and_what_they_rest_on_is_named():
     async with Engine(MemoryStore(), [flow]) as engine:
         run = await engine.run("flow")
         lines = [line.what for line in timeline(await engine.store.entries(run.id))]
-    assert "'work' asked in round 1 for 1 effect: act" in lines
+    assert "'work' asked in round 1 for 1 effect: act (looked at look)" in lines
     assert "'work' asked in round 2 for 1 effect: act" in lines
     assert lines.count("a query's answer kept for the rounds to come") == 1

@@ -440,7 +440,7 @@ class Player:
             )
         difference = first_difference(_unmarked(recorded.request), _unmarked(request))
         return CassetteMismatch(
-            self.path, call, f"asked for something else than recorded.\n{difference}",
+            self.path, call, f"asked for something other than what was recorded.\n{difference}",
             line=recorded.line, difference=difference,
         )  # fmt: skip
 
@@ -595,8 +595,16 @@ def _has(value: Any, key: Any) -> bool:
 def _text_difference(recorded: str, asked: str, pointer: str) -> Difference:
     recorded_lines, asked_lines = recorded.split("\n"), asked.split("\n")
     multiline = max(len(recorded_lines), len(asked_lines)) > 1
-    index = _first_mismatch(recorded_lines, asked_lines)
-    sides = [side[index] if index < len(side) else None for side in (recorded_lines, asked_lines)]
+    first = _first_mismatch(recorded_lines, asked_lines)
+    shorter = min(len(recorded_lines), len(asked_lines)) - first
+    same_end = min(_first_mismatch(recorded_lines[::-1], asked_lines[::-1]), shorter)
+    places = [_telling_line(lines, first, len(lines) - same_end) for lines in (recorded_lines, asked_lines)]
+    if places == [None, None]:  # blank lines alone
+        places = [first if first < len(lines) else None for lines in (recorded_lines, asked_lines)]
+    sides = [
+        None if at is None else lines[at]
+        for lines, at in zip((recorded_lines, asked_lines), places, strict=True)
+    ]
     recorded_line, asked_line = (side or "" for side in sides)
     # A long line is shown from shortly before the difference.
     start = (
@@ -608,7 +616,13 @@ def _text_difference(recorded: str, asked: str, pointer: str) -> Difference:
         NOT_THERE if side is None else _line(side, start) if multiline else _value(side, start)
         for side in sides
     ]
-    return Difference(pointer, shown[0], shown[1], index + 1 if multiline else None)
+    number = next(at for at in places[::-1] if at is not None) + 1
+    return Difference(pointer, shown[0], shown[1], number if multiline else None)
+
+
+def _telling_line(lines: Sequence[str], first: int, end: int) -> int | None:
+    """The first line that is not blank between two places; None if there is none."""
+    return next((at for at in range(first, end) if lines[at].strip()), None)
 
 
 def _first_mismatch(first: Sequence[str], second: Sequence[str]) -> int:

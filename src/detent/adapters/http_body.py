@@ -36,9 +36,7 @@ async def pieces(response: Any, most: int) -> AsyncIterator[bytes]:
         BodyTooLarge: there is more; what came until then was yielded.
         BodyEncoded: it is packed in an unknown way, or damaged.
     """
-    if _longer(response.headers, most):
-        raise BodyTooLarge(most)
-    unpack = _unpacker(response.headers.get("content-encoding", ""))
+    unpack = _opened(response, most)
     size = 0
     async for raw in response.aiter_raw():
         for piece in unpack(raw):
@@ -50,10 +48,21 @@ async def pieces(response: Any, most: int) -> AsyncIterator[bytes]:
 
 async def whole(response: Any, most: int) -> bytes:
     """The body of a streamed httpx2 response, unpacked; raises what `pieces` raises."""
+    unpack = _opened(response, most)
     body = bytearray()
-    async for piece in pieces(response, most):
-        body += piece
+    async for raw in response.aiter_raw():
+        for piece in unpack(raw):
+            body += piece
+            if len(body) > most:
+                raise BodyTooLarge(most)
     return bytes(body)
+
+
+def _opened(response: Any, most: int) -> Any:
+    """What unpacks the body of a response that may be read."""
+    if _longer(response.headers, most):
+        raise BodyTooLarge(most)
+    return _unpacker(response.headers.get("content-encoding", ""))
 
 
 def _unpacker(header: str) -> Any:

@@ -37,12 +37,20 @@ async def release(
     options: Options,
     run: RunId,
     answer: Annotated[
-        str | None, typer.Argument(metavar="[ANSWER]", help="The answer: JSON where it is JSON, else text.")
+        str | None,
+        typer.Argument(
+            metavar="[ANSWER]",
+            help="The answer: JSON where it is JSON, else text. To an effect that needs your word: yes, no, "
+            """'{"no": "why"}', or '{"edit": {"argument": value}}' to perform it with other arguments.""",
+        ),
     ] = None,
     hold: Hold = "",
     by: By = "person",
 ) -> int:
     """Answer the question a run waits on, and drive the run.
+
+    An effect that needs your word is shown with its arguments by `show`. yes performs it as shown, no leaves
+    it out and tells the step; an edit changes the arguments it names and keeps the others.
 
     On a terminal, without an answer and --hold, the open question is shown and the answer asked for.
     """
@@ -111,7 +119,9 @@ async def _ask_person(workspace: Workspace, run_prefix: str, *, doubt: bool) -> 
     import sys
 
     from detent.cli.output import clean, say
+    from detent.cli.run_status import effect_lines
     from detent.engine.journal_reader import load
+    from detent.insight.effect_text import is_confirmation
 
     if not sys.stdin.isatty():
         return None
@@ -126,7 +136,12 @@ async def _ask_person(workspace: Workspace, run_prefix: str, *, doubt: bool) -> 
         return None
     (hold,) = open_holds
     say(clean(hold.question or f"waits for {hold.why}: {hold.name}"))
-    print(f"{clean(' / '.join(hold.choices)) or 'answer'}: ", end="", flush=True)
+    for line in effect_lines(hold):
+        say(f"  {line}")
+    choices = clean(" / ".join(hold.choices)) or "answer"
+    if is_confirmation(hold):
+        choices = 'yes / no / {"no": "why"} / {"edit": {"argument": value}}'
+    print(f"{choices}: ", end="", flush=True)
     answer = sys.stdin.readline()
     if not answer.strip():
         return None
@@ -246,7 +261,10 @@ async def fork(
     async def act(engine: Engine, run_id: str) -> None:
         entry = None if at is None else await _entry_at(engine, run_id, at)
         await engine.fork(run_id, entry, set=changes, budget=budget, new_id=new_id, by=by, drive=False)
-        warn_of_undone(run_id, (await engine.get(new_id)).data.get(UNDONE) or ())
+        partly = await engine.flow((await engine.store.row(run_id)).flow).partly_undone_by(
+            engine.store, run_id
+        )
+        warn_of_undone(run_id, (await engine.get(new_id)).data.get(UNDONE) or (), partly)
         if not options.detach:
             await engine.resume(new_id)
 

@@ -11,7 +11,9 @@ from detent.cli.autonomy import (
     SECTION,
     demote,
     demotions,
+    in_force,
     known_step,
+    level_text,
     list_,
     means,
     places_of,
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from detent.dispatch.autonomy import AutonomyLevel
     from detent.engine.flow import Flow
     from detent.engine.step import Step
+
+Levels = Mapping[str, "AutonomyLevel | None"]
+"""Configured levels, by step."""
 
 PAGE = 200
 """Runs listed at a time."""
@@ -83,14 +88,14 @@ def report(
 
     workspace = options.workspace(looks=not apply)
     selection = _Selection(list(steps or ()), flow, read_time(since, "--since"))
-    rows, advice = run_async(_report(workspace, selection))
+    rows, advice, levels = run_async(_report(workspace, selection))
     shown = [row for row in rows if all_ or row.newest]
     if options.json or options.format is not Format.table:
-        say_plain(_plain(shown, advice, differences), options.format)
+        say_plain(_plain(shown, advice, levels, differences), options.format)
     elif not shown:
         say(selection.nothing)
     else:
-        _say_table(shown, all_)
+        _say_table(shown, levels, all_)
         if len(shown) < len(rows):
             more = len(rows) - len(shown)
             say()
@@ -158,7 +163,10 @@ class _Advice:
         }
 
 
-async def _report(workspace: Workspace, selection: _Selection) -> tuple[list[StepFigures], list[_Advice]]:
+async def _report(
+    workspace: Workspace, selection: _Selection
+) -> tuple[list[StepFigures], list[_Advice], dict[str, AutonomyLevel | None]]:
+    """The figures of every series, the levels they justify, and the configured levels of known steps."""
     from detent.dispatch.agreement import Agreement
     from detent.engine.journal_reader import read
     from detent.engine.ports import RunQuery
@@ -194,19 +202,22 @@ async def _report(workspace: Workspace, selection: _Selection) -> tuple[list[Ste
                 if not any(means(wanted_step, step) for step in known_steps):
                     known_step(wanted_step, [*known_steps, *agreement.steps])
         held = await demotions(store)
-        rows = agreement.figures(held)
-        if not any(row.newest and row.could_be is not None for row in rows):
-            return rows, []
         places = places_of(await workspace.known(store))
         from detent.dispatch.agent_side import highest_level
 
         caps = {name: cap for name, (_, step) in places.items() if (cap := highest_level(step)) is not None}
         rows = agreement.figures(held, caps)
-        return rows, [
+        levels = {
+            row.step: resolved(workspace, *places[row.step]).config.autonomy
+            for row in rows
+            if row.step in places
+        }
+        advice = [
             _advise(workspace, row, row.could_be, places)
             for row in rows
             if row.newest and row.could_be is not None
         ]
+        return rows, advice, levels
 
 
 def _advise(
@@ -244,12 +255,25 @@ def _advise(
     return advice
 
 
-def _plain(rows: list[StepFigures], advice: list[_Advice], differences: bool) -> dict[str, Any]:
+def _levels(row: StepFigures, levels: Levels) -> tuple[str | None, str | None]:
+    """The level in force and the configured one; for a step not known here, those of its last execution."""
+    if row.step in levels:
+        configured = levels[row.step]
+        level = in_force(configured, row.demotion)
+    else:
+        configured, level = (row.demotion.was if row.demotion is not None else row.now), row.now
+    return level and level.value, configured and configured.value
+
+
+def _plain(
+    rows: list[StepFigures], advice: list[_Advice], levels: Levels, differences: bool
+) -> dict[str, Any]:
     from detent.cli.output import iso
 
     plain = []
     for row in rows:
         figures = row.to_plain()
+        figures["now"], figures["configured"] = _levels(row, levels)
         for key in ("first_at", "last_at"):
             figures[key] = iso(figures[key])
         if figures["demotion"] is not None:
@@ -261,12 +285,12 @@ def _plain(rows: list[StepFigures], advice: list[_Advice], differences: bool) ->
     return {"steps": plain, "justified": [item.to_plain() for item in advice]}
 
 
-def _say_table(rows: list[StepFigures], whole: bool) -> None:
+def _say_table(rows: list[StepFigures], levels: Levels, whole: bool) -> None:
     from detent.cli.output import table
 
     heads = ["STEP", "N", "AGREE", "95 % INTERVAL", "HARD", "SOFT", "DRIFT", "FALLBACKS", "AGENT/HANDLER MS",
              "COST", "NOW", "COULD BE"]  # fmt: skip
-    cells = [_cells(row) for row in rows]
+    cells = [_cells(row, *_levels(row, levels)) for row in rows]
     if whole:
         heads[1:1] = ["MODEL", "PROMPT", "HANDLER"]
         for row, line in zip(rows, cells, strict=True):
@@ -285,7 +309,7 @@ def _say_demotions(workspace: Workspace, rows: list[StepFigures]) -> None:
             say(f"Back with: {workspace.command('autonomy', 'restore', row.step)}")
 
 
-def _cells(row: StepFigures) -> list[str]:
+def _cells(row: StepFigures, level: str | None, configured: str | None) -> list[str]:
     """One line of the table."""
     from detent.insight.formatting import money
 
@@ -295,7 +319,6 @@ def _cells(row: StepFigures) -> list[str]:
         else "–"
     )
     agent, handler = _ms(row.agent_ms), _ms(row.handler_ms)
-    now = row.now.value if row.now is not None else "–"
     return [
         row.step,
         f"{row.n:,}",
@@ -307,7 +330,7 @@ def _cells(row: StepFigures) -> list[str]:
         ", ".join(f"{reason} {count}" for reason, count in row.fallbacks.items()) or "–",
         f"{agent} / {handler}",
         money(row.cost_usd) if row.cost_usd is not None else "–",
-        f"{now} (lowered)" if row.demotion is not None else now,
+        level_text(configured, level) if level else "–",
         row.could_be.value if row.could_be is not None else str(row.why_not),
     ]
 

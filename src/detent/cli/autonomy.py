@@ -162,6 +162,36 @@ async def demotions(store: Store) -> dict[str, Demotion]:
     return held
 
 
+async def known_demotions(workspace: Workspace) -> dict[str, Demotion]:
+    """The demotions in force, by step; none where there is no store, or where it cannot be read."""
+    from detent.cli.output import warn
+    from detent.kernel.errors import IntegrationMissing, StoreMissing, StoreUnavailable
+    from detent.runtime.trust import StoreOutside
+
+    try:
+        async with workspace.store() as store:
+            return await demotions(store)
+    except (StoreMissing, StoreOutside):
+        pass
+    except (StoreUnavailable, IntegrationMissing) as error:
+        warn(f"Levels are shown as configured, without demotions: {error}")
+    return {}
+
+
+def in_force(configured: AutonomyLevel | None, held: Demotion | None) -> AutonomyLevel | None:
+    """The level that applies: the configured one, or a lower one the step is held at."""
+    if held is None or (configured is not None and configured <= held.level):
+        return configured
+    return held.level
+
+
+def level_text(configured: str | None, level: str | None) -> str:
+    """The level in force, and the configured one if that is another."""
+    if level is None or level == configured:
+        return configured or "-"
+    return f"{level} (configured: {configured})" if configured else level
+
+
 async def _set(store: Store, key: str, value: Any) -> None:
     """Set a mark unconditionally, whatever its version."""
     while True:

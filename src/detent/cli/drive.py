@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +74,8 @@ async def drive(
     if options.json:
         say_json(run_status.run_plain(own) if plain is None else await plain(engine, own))
     elif shown and not stopped:
-        await tell(workspace, engine, result, kind, shown=getattr(lines, "failure", None))
+        told, asked = getattr(lines, "failure", None), getattr(lines, "asked", ())
+        await tell(workspace, engine, result, kind, told=told, asked=asked)
     elif detach:
         say(f"{own.id} {done}".rstrip())
         say(f"  {again()}   (or leave it to: detent serve)")
@@ -88,12 +89,21 @@ async def drive(
 
 
 async def tell(
-    workspace: Workspace, engine: Engine, run: Run, kind: Kind | None = None, *, shown: str | None = None
+    workspace: Workspace,
+    engine: Engine,
+    run: Run,
+    kind: Kind | None = None,
+    *,
+    told: str | None = None,
+    asked: Collection[str] = (),
 ) -> None:
-    """Print the status of a run in the way of its kind; an error already `shown` is not repeated."""
+    """Print the status of a run in the way of its kind.
+
+    An error already `told` and questions already `asked` are not repeated.
+    """
     kind = kind or workspace.catalog.kind_of(run.flow)
-    if kind is None or not await kind.tell_ending(workspace, engine, run):
-        run_status.tell(workspace, run, shown=shown)
+    if kind is None or not await kind.tell_ending(workspace, engine, run, told):
+        run_status.tell(workspace, run, told=told, asked=asked)
 
 
 def _lines(engine: Engine, kind: Kind | None, flow: str, run_id: str | None) -> Any:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from detent.cli.live import LiveLines
 from detent.cli.output import STATUS_COLOURS, clean, cut, is_terminal, paint, printable, say, status, width
-from detent.insight.formatting import span
+from detent.insight.effect_text import answer_text, skipped_text
+from detent.insight.formatting import count, span
+from detent.kernel.entries import CONFIRM, AttemptFailed, Held
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     from detent.dispatch.executor import AgentStreamChunk
     from detent.kernel.entries import Entry
     from detent.kernel.machine import Machine
+
+
+MISMATCH = "CassetteMismatch"
+"""Name of the error for a request that differs from a recording."""
 
 
 class StepLines(LiveLines):
@@ -32,6 +38,8 @@ class StepLines(LiveLines):
         self._writing = ("", "")
         self.failure: str | None = None
         """The error of the last failed attempt that was shown."""
+        self.asked: list[str] = []
+        """Questions that were shown."""
 
     def on_entry(self, run_id: str, flow: str, entry: Entry) -> None:
         """Show an entry of the run, if it has a line."""
@@ -42,8 +50,10 @@ class StepLines(LiveLines):
         line = step_line(entry, self._widest)
         if line is not None:
             self.print(line)
-            if entry.kind == "attempt_failed":
+            if isinstance(entry.body, AttemptFailed):
                 self.failure = failure_text(entry.body)
+            elif isinstance(entry.body, Held):
+                self.asked.append(entry.body.question)
         doing = under_way(entry)
         if doing is not None:
             self.show_under_way(doing)
@@ -91,13 +101,18 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
         return _line("", "↓", "", 0, "", message, widest)
     if kind == "attempt_failed":
         again = "" if body.retry_at is None else f"; again in {span(max(0.0, body.retry_at - entry.at))}"
-        message = f"attempt {body.attempt}: {failure_text(body)}{again}"
+        text = failure_text(body)
+        if body.error == MISMATCH:  # printed as a whole at the end
+            text = text.partition("\n")[0]
+        message = f"attempt {body.attempt}: {text}{again}"
         return _line(body.step, "✗", "", 0, span(body.duration), message, widest)
     if kind == "effect_failed" and body.retry_at is not None:
         message = (
             f"{body.tool}: {body.message or body.code}; again in {span(max(0.0, body.retry_at - entry.at))}"
         )
         return _line("", "✗", "", 0, "", message, widest)
+    if kind == "effect_skipped" and body.instead is None:
+        return _line("", "·", "", 0, "", f"{body.tool} {skipped_text(body)}", widest)
     if kind == "held" and body.why not in ("children",):
         message = body.question or f"waits for {body.why} '{body.name}'"
         return _line("", "…", "", 0, "", message, widest)
@@ -106,7 +121,10 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
     if kind == "released" and body.name.startswith("effect:"):
         return _line("", "·", "", 0, "", f"{body.by} settled the effect in doubt: {body.answer}", widest)
     if kind == "released" and body.name != "children":
-        message = f"{body.by} answered '{body.name}'" + ("" if body.answer is None else f": {body.answer}")
+        name = "" if body.name.startswith(f"{CONFIRM}:") else f" '{body.name}'"
+        message = f"{body.by} answered{name}" + (
+            "" if body.answer is None else f": {answer_text(body.answer)}"
+        )
         return _line("", "·", "", 0, "", message, widest)
     if kind == "claimed":
         return _line("", "·", "", 0, "", "taken over from a worker that died", widest)
@@ -126,12 +144,14 @@ def performed_by(body: Any) -> str:
     """Who performed a step; empty for an ordinary handler's step."""
     detail = body.detail
     if detail.get("fallback_used"):
-        return f"handler, not the agent: {str(detail.get('fallback_reason')).replace('_', ' ')}"
+        error = detail.get("agent_error") or {}
+        message = f" ({cut(clean(error['message']), 100)})" if error.get("message") else ""
+        return f"handler, not the agent: {str(detail.get('fallback_reason')).replace('_', ' ')}{message}"
     if body.by != "agent":
         return ""
     tokens = body.spend.tokens
     level = detail.get("autonomy_level", "")
-    return f"agent ({level}, {tokens:,} tokens)" if tokens else f"agent ({level})"
+    return f"agent ({level}, {count(tokens, 'token')})" if tokens else f"agent ({level})"
 
 
 def _line(frm: str, sign: str, to: str, to_width: int, took: str, message: str, widest: int) -> str:

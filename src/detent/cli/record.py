@@ -34,18 +34,19 @@ def check_options(options: Options, *, dry_run: bool = False) -> None:
 
 @contextmanager
 def tape(
-    options: Options, settings: Settings, flows: Iterable[str], *, json: bool = False
+    options: Options, settings: Settings, flows: Iterable[str], *, json: bool = False, again: str = ""
 ) -> Iterator[Recorder | Player | None]:
     """The tape that the command line requests for runs of these flows, or None.
 
-    A recording with nothing in it is deleted when the command fails.
+    `again` are the words that play the recording back, if the same command with --replay does not. A
+    recording with nothing in it is deleted when the command fails.
 
     Raises:
         ConfigurationError: the file cannot be recorded to, is no recording, or is one of other flows.
     """
     check_options(options)
     if options.record is not None:
-        with _recorder(options.record, settings, flows, json=json) as recorder:
+        with _recorder(options.record, settings, flows, json=json, again=again) as recorder:
             yield recorder
     elif options.replay is not None:
         with player(options.replay, settings, flows, json=json) as cassette:
@@ -60,7 +61,9 @@ def exit_code(tape: object, code: int) -> int:
 
 
 @contextmanager
-def _recorder(path: str, settings: Settings, flows: Iterable[str], *, json: bool) -> Iterator[Recorder]:
+def _recorder(
+    path: str, settings: Settings, flows: Iterable[str], *, json: bool, again: str
+) -> Iterator[Recorder]:
     from detent.adapters.cassette import Recorder
     from detent.cli.output import say
     from detent.insight.formatting import count
@@ -77,7 +80,8 @@ def _recorder(path: str, settings: Settings, flows: Iterable[str], *, json: bool
         recorder.close()
         if recorder.path.exists() and not json:
             answers = count(recorder.recorded, "answer")
-            say(f"Recorded {answers} in {recorder.path}. Play them back with --replay {recorder.path}")
+            replay = f"{again} --replay {recorder.path}".lstrip()
+            say(f"Recorded {answers} in {recorder.path}. Play them back with {replay}")
 
 
 @contextmanager
@@ -113,8 +117,10 @@ def _report(cassette: Player, *, json: bool) -> None:
     if left and not cassette.mismatches:
         first = left[0]
         step = f" for step '{first.step}'" if first.step else ""
+        which = f"is of {first.kind} '{first.subject}'{step}."
         warn(
-            f"{len(left):,} recorded answers were never asked for; the first is of {first.kind} "
-            f"'{first.subject}'{step}."
+            f"1 recorded answer was never asked for; it {which}"
+            if len(left) == 1
+            else f"{len(left):,} recorded answers were never asked for; the first {which}"
         )
     say(f"Replayed {count(cassette.played, 'answer')}: nothing was performed, and no run is kept.")

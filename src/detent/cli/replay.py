@@ -65,6 +65,7 @@ async def _repeated(
     from detent.cli.output import fit, say, say_json
     from detent.cli.workspace import journal
     from detent.insight import compare as comparing
+    from detent.insight.formatting import count
     from detent.runtime.wiring import make_store
 
     async with workspace.engine(store=make_store("memory:"), tape=player) as engine:
@@ -76,7 +77,8 @@ async def _repeated(
     if json:
         say_json({"run": run_id, "recording": str(player.path), **result.to_plain(), "equal": same})
     elif same:
-        say(f"{run_id} took the same path again: {result.same:,} entries agree.")
+        agree = f"{count(result.same, 'entry')} {'agrees' if result.same == 1 else 'agree'}"
+        say(f"{run_id} took the same path again: {agree}.")
     else:
         for line in comparing.render(result, run_id, "replay").splitlines():
             fit(line)

@@ -8,6 +8,7 @@ import typer
 
 from detent.cli.options import Options, Output, RunId, Since, takes
 from detent.cli.runs import SECTION
+from detent.insight.formatting import count
 
 if TYPE_CHECKING:
     pass
@@ -136,4 +137,4 @@ async def export(
             if output is not None:
                 file.close()
     if output is not None:
-        warn(f"Written to {output}: {lines:,} entries of {len(ids)} run{'s' if len(ids) != 1 else ''}.")
+        warn(f"Written to {output}: {count(lines, 'entry')} of {count(len(ids), 'run')}.")

@@ -246,8 +246,9 @@ class _Job:
 
     def _stopped(self, unfinished: int, again: str) -> None:
         from detent.cli.output import warn
+        from detent.insight.formatting import count
 
         left = len(self.items) - len(self.started)
-        never = f" {left:,} were not started." if left else ""
-        kept = f" {unfinished:,} runs are kept and can go on: {again}"
+        never = f" {count(left, 'run')} {'was' if left == 1 else 'were'} not started." if left else ""
+        kept = f" {count(unfinished, 'run')} can go on: {again}"
         warn(f"Stopped.{'' if self.workspace.forgets else kept}{never}")

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from detent.cli.output import clean, iso, local, say, status, warn
+from detent.insight.effect_text import is_confirmation
 from detent.insight.formatting import count, money, span
+from detent.kernel.control_characters import shown
+from detent.kernel.plain import encode
 from detent.kernel.status import REOPENABLE, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from detent.cli.workspace import Workspace
     from detent.engine.ports import RunRow, Store
+    from detent.kernel.entries import Held
     from detent.kernel.run import Run
 
 MOST_NAMED = 10
@@ -54,6 +58,9 @@ def next_commands(workspace: Workspace, run: Run, *, reopen: bool = True) -> lis
             commands += [workspace.command("show", child) for child in hold.about.get("runs", [])[:5]]
         elif hold.why in ("timer", "breaker") and hold.wake_at is not None:
             commands.append(workspace.command("resume", run.id) + f"   (from {local(hold.wake_at)} on)")
+        elif is_confirmation(hold):
+            yes = workspace.command("release", run.id, "yes", "--hold", run.token(name))
+            commands.append(f"{yes}   (or: {_other_answers(hold)})")
         else:
             answer = hold.choices[0] if hold.choices else "ANSWER"
             others = f"   (or: {', '.join(hold.choices[1:])})" if len(hold.choices) > 1 else ""
@@ -70,6 +77,38 @@ def next_commands(workspace: Workspace, run: Run, *, reopen: bool = True) -> lis
     return commands
 
 
+def _other_answers(hold: Held) -> str:
+    """The answers to a confirmation besides yes, as they are typed in a shell."""
+    args = hold.about.get("args") or {}
+    first = next((name for name in args if not name.startswith("$")), "ARGUMENT")
+    return f"""no, '{{"no": "why"}}', '{{"edit": {{"{clean(first)}": …}}}}'"""
+
+
+def effect_lines(hold: Held) -> list[str]:
+    """The effect that a hold is about: its tool, its exact arguments and its preview, a line each."""
+    if "tool" not in hold.about:
+        return []
+    args, preview = hold.about.get("args") or {}, hold.about.get("shown")
+    lines = [clean(hold.about["tool"])]
+    if "$hash" in args:
+        lines.append(f"  arguments of {args.get('size', 0):,} characters, kept outside the journal")
+    else:
+        for name, value in args.items():
+            lines += _value_lines(f"  {clean(name)}: ", value)
+    if preview:
+        lines += [f"  | {shown(line)}" for line in str(preview).splitlines()]
+    return lines
+
+
+def _value_lines(label: str, value: Any) -> list[str]:
+    """A value behind its name; a text of several lines below it."""
+    text = value if isinstance(value, str) else encode(value)
+    first, *rest = text.splitlines() or [""]
+    if not rest:
+        return [label + shown(first)]
+    return [label.rstrip(), *(f"    | {shown(line)}" for line in (first, *rest))]
+
+
 async def undriven(store: Store, rows: Iterable[RunRow]) -> set[str]:
     """Of these runs, the ids of the running ones that no worker drives, because it has stopped or died."""
     from detent.engine.clock import SystemClock
@@ -83,12 +122,20 @@ async def undriven(store: Store, rows: Iterable[RunRow]) -> set[str]:
     return {row.id for row in running if row.owner not in workers}
 
 
-def tell(workspace: Workspace, run: Run, *, shown: str | None = None) -> None:
-    """Print a run's status and its next commands; an error already `shown` is not repeated."""
+def tell(workspace: Workspace, run: Run, *, told: str | None = None, asked: Collection[str] = ()) -> None:
+    """Print a run's status and its next commands.
+
+    An error already `told` and questions already `asked` are not repeated.
+    """
     say(summary(run))
     why = run.error or run.reason
-    if run.status.is_end and run.status is not Status.SUCCEEDED and why and why != shown:
+    if run.status.is_end and run.status is not Status.SUCCEEDED and why and why != told:
         say(f"  {clean(why)}")
+    for hold in run.holds.values():
+        if hold.question and hold.question not in asked:
+            say(f"  {clean(hold.question)}")
+        for line in effect_lines(hold):
+            say(f"  {line}")
     for command in next_commands(workspace, run):
         say(f"  {command}")
 
@@ -163,12 +210,22 @@ def row_plain(row: RunRow) -> dict[str, Any]:
     }
 
 
-def warn_of_undone(run_id: str, steps: Sequence[str]) -> None:
-    """Warn about steps that a fork counts as done although the original run has rolled them back."""
-    if not steps:
-        return
+def warn_of_undone(run_id: str, steps: Sequence[str], partly: Iterable[str] = ()) -> None:
+    """Warn about steps that a fork counts as done although the original run has rolled them back.
+
+    Of the steps in `partly`, it has rolled back some effects and not others.
+    """
+    if steps:
+        warn(
+            f"Run {run_id} has since undone what these steps did, which count as done here: {_named(steps)}."
+        )
+    if half := sorted(partly):
+        warn(
+            f"Run {run_id} has undone only a part of what these steps did, which count as done here: "
+            f"{_named(half)}. Look at the rest before you go on: detent why {run_id}"
+        )
+
+
+def _named(steps: Sequence[str]) -> str:
     named = [*steps[:MOST_NAMED], *(["…"] if len(steps) > MOST_NAMED else [])]
-    warn(
-        f"Run {run_id} has undone since what these steps did, which count as done here: "
-        f"{clean(', '.join(named))}."
-    )
+    return clean(", ".join(named))

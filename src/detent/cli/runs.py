@@ -217,6 +217,8 @@ def _print_run(
     from detent.cli import run_status
     from detent.cli.output import clean, fields, fit, local, paint, say
     from detent.insight import timeline
+    from detent.insight.effect_text import is_confirmation
+    from detent.insight.formatting import count
 
     forked = run.forked_from
     fields(
@@ -237,12 +239,16 @@ def _print_run(
     )
     for hold in run.holds.values():
         say()
-        say(paint(f"waits for {hold.why}: {clean(hold.name)}", "yellow"))
+        confirms = is_confirmation(hold)
+        name = "a person's word" if confirms else f"{hold.why}: {clean(hold.name)}"
+        say(paint(f"waits for {name}", "yellow"))
         if hold.question:
             say(f"  {clean(hold.question)}")
-        if hold.about:
-            for name, value in hold.about.items():
-                say(f"  {name}: {_value(value)}")
+        for line in run_status.effect_lines(hold):
+            say(f"  {line}")
+        for key, value in hold.about.items():
+            if not ("tool" in hold.about and key in ("tool", "args", "shown")):
+                say(f"  {key}: {_value(value)}")
         if hold.wake_at is not None:
             say(f"  the clock answers at {local(hold.wake_at)}")
     commands = run_status.next_commands(workspace, run)
@@ -266,7 +272,7 @@ def _print_run(
     shown = timeline.render(lines).splitlines()
     if len(entries) < run.seq:
         hidden = run.seq - len(entries)
-        shown.insert(1, f"   … {hidden:,} entries between; --all shows them")
+        shown.insert(1, f"   … {count(hidden, 'entry')} between; --all shows them")
     for line in shown:
         fit(f"  {line}")
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from detent.cli.autonomy import in_force, known_demotions, level_text, plain_of, told
 from detent.cli.options import Columns, Options, takes
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
     from detent.dispatch.dispatcher import DispatchSettings
+    from detent.dispatch.evidence import Demotion
     from detent.dispatch.plan import Plan
     from detent.engine.flow import Flow
     from detent.engine.step import Step
@@ -32,8 +34,8 @@ def add(app: typer.Typer) -> None:
 
 
 @steps.command("list")
-@takes("json", "plugin", "config")
-def list_(
+@takes("json", "project")
+async def list_(
     options: Options,
     flow: Annotated[
         str | None,
@@ -43,7 +45,8 @@ def list_(
     ] = None,
 ) -> None:
     """List every step: who performs it, and at which level."""
-    book = StepBook(options.workspace(looks=True), flow)
+    workspace = options.workspace(looks=True)
+    book = StepBook(workspace, flow, await known_demotions(workspace))
     empty = "No flows are known here, so there are no steps. Name a file with --flow file.py."
     options.print_rows([book.row(named) for named in book.steps], COLUMNS, empty=empty)
 
@@ -52,26 +55,31 @@ def _model(row: Mapping[str, Any]) -> str:
     return "/".join(filter(None, (row["provider"], row["model_id"]))) or "-"
 
 
+def _level(row: Mapping[str, Any]) -> str:
+    return level_text(row["autonomy"], row["in_force"])
+
+
 COLUMNS: Columns = {
-    "STEP": "step", "MODE": "mode", "AUTONOMY": "autonomy", "MODEL": _model, "INTENT": "intent",
+    "STEP": "step", "MODE": "mode", "AUTONOMY": _level, "MODEL": _model, "INTENT": "intent",
 }  # fmt: skip
 
 
 @steps.command("show")
-@takes("json", "plugin", "config")
-def show(
+@takes("json", "project")
+async def show(
     options: Options,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A step: FLOW/STEP, or STEP where unique.")],
 ) -> None:
     """Show how one step is performed, and which setting decides it."""
     from detent.cli.output import say_json
 
-    book = StepBook(options.workspace(looks=True))
+    workspace = options.workspace(looks=True)
+    book = StepBook(workspace, held=await known_demotions(workspace))
     detail = book.detail(book.find(name))
     if options.json:
         say_json(detail)
     else:
-        _print_detail(detail)
+        _print_detail(workspace, detail, book.held.get(detail["step"]))
 
 
 PERFORMED = ("python", "agent", "generate")
@@ -99,12 +107,16 @@ class _Named(NamedTuple):
 class StepBook:
     """The steps known in this project, each with its resolved configuration."""
 
-    def __init__(self, workspace: Workspace, flow: str | None = None) -> None:
+    def __init__(
+        self, workspace: Workspace, flow: str | None = None, held: Mapping[str, Demotion] | None = None
+    ) -> None:
         from detent.cli.output import warn
         from detent.dispatch.dispatcher import Dispatcher
         from detent.runtime.executors import ConfiguredExecutors
 
         self.settings = workspace.settings
+        self.held = held or {}
+        """Demotions in force, by step."""
         catalog = workspace.catalog
         chosen = None if flow is None else _picked(workspace, flow)
         flows = {source.flow.name: (source.flow, False) for source in catalog.all().values()}
@@ -157,6 +169,18 @@ class StepBook:
         usual = self.executors.provider(provider).model_id if provider is not None else None
         return provider, plan.config.model_id or usual
 
+    def _defaults(self, plan: Plan) -> dict[str, dict[str, Any]]:
+        """Provider and model where no layer names them: the default provider, and its own model."""
+        chosen: dict[str, dict[str, Any]] = {}
+        name = plan.config.provider or self.executors.default
+        if name is None:
+            return chosen
+        if plan.config.provider is None:
+            chosen["provider"] = {"value": name, "layer": "default", "place": "the only entry under models"}
+        if plan.config.model_id is None and (model_id := self.executors.provider(name).model_id) is not None:
+            chosen["model_id"] = {"value": model_id, "layer": f"models.{name}", "place": None}
+        return chosen
+
     def row(self, named: _Named) -> dict[str, Any]:
         """A step as a row of the list."""
         from detent.engine.step import WAITS
@@ -164,12 +188,17 @@ class StepBook:
         plan = self.plan(named)
         provider, model_id = self.model(plan)
         plain = plan.config.to_plain()
+        demotion = self.held.get(named.name) if plan.agent else None
+        level = in_force(plan.config.autonomy, demotion)
+        lowered = demotion is not None and level is not plan.config.autonomy
         return {
             "step": named.name,
             "intent": named.step.intent or named.step.metadata.get(WAITS, ""),
             "mode": plain["mode"],
             # A step without a handler has no level of trust.
             "autonomy": plain["autonomy"] if _has_a_choice(named.step) else None,
+            "in_force": level.value if level is not None and _has_a_choice(named.step) else None,
+            "demotion": plain_of(demotion) if lowered and demotion is not None else None,
             "provider": provider,
             "model_id": model_id,
             "shadow": plain["shadow"],
@@ -211,7 +240,8 @@ class StepBook:
                     "place": shown_place(self.settings, resolved.sources[field], field),
                 }
                 for field in FIELDS
-            },
+            }
+            | self._defaults(plan),
             "dropped": list(resolved.dropped),
             "warnings": [{"code": code, "message": message} for code, message in resolved.warnings],
             "switch": self._switch(named, plan),
@@ -246,7 +276,7 @@ def _picked(workspace: Workspace, target: str) -> list[Flow]:
     return [source.flow for source in workspace.catalog.family(flow.name).values()]
 
 
-def _print_detail(detail: dict[str, Any]) -> None:
+def _print_detail(workspace: Workspace, detail: dict[str, Any], demotion: Demotion | None) -> None:
     """Print every detail of a step."""
     from detent.cli.output import clean, fields, paint, say, table
 
@@ -259,6 +289,7 @@ def _print_detail(detail: dict[str, Any]) -> None:
             ("next", ", ".join(detail["next"]) or "-"),
             ("output", _contract(detail)),
             ("performed by", _performer(detail)),
+            ("level", _level(detail) if detail["demotion"] is not None else ""),
             ("advised", f"{detail['max_autonomy']} at most" if detail["max_autonomy"] else ""),
         ]
     )
@@ -269,6 +300,10 @@ def _print_detail(detail: dict[str, Any]) -> None:
     )
     for line in _remarks(detail):
         say(line)
+    if demotion is not None and detail["demotion"] is not None:
+        say()
+        say(told(detail["step"], demotion))
+        say(f"Back with: {workspace.command('autonomy', 'restore', detail['step'])}")
     say()
     say(detail["switch"])
 
@@ -288,7 +323,9 @@ def _contract(detail: dict[str, Any]) -> str:
 
 def _performer(detail: dict[str, Any]) -> str:
     who = "its handler" if detail["mode"] == "deterministic" else f"an agent ({_model(detail)})"
-    if (reason := detail["no_model"]) is not None:
+    if detail["in_force"] == "operator" and detail["mode"] == "agent":
+        who = "its handler: at operator the agent is not asked"
+    elif (reason := detail["no_model"]) is not None:
         who = f"its handler, in place of an agent: {reason}" if detail["handler"] else f"nobody: {reason}"
     beside = f", shadowed in {detail['shadow']:.0%} of executions" if detail["shadow"] else ""
     return who + beside

@@ -252,6 +252,7 @@ class Workspace:
         store: Store | None = None,
     ) -> AsyncIterator[Engine]:
         """The open engine with every flow known by name; `complete` when no further flow will be added."""
+        from detent.cli import unused_agents
         from detent.runtime.wiring import engine_for
 
         flows = [source.flow for source in self.catalog.all().values()]
@@ -263,8 +264,9 @@ class Workspace:
             agents=self.catalog.agents() if self.settings.section("agents") else (),
         )  # fmt: skip
         self.catalog.store = engine.store
-        async with engine:
-            yield engine
+        with unused_agents.telling(self.command, engine):
+            async with engine:
+                yield engine
 
     async def remember(self, store: Store, source: Found) -> None:
         """Record the file or folder a flow was run from, if it came from one."""

@@ -107,11 +107,9 @@ class AfterEffects:
     def _known(self, acts: Sequence[Act]) -> Proposal | None:
         """What the receipts alone say of the output; None if they do not settle all of it."""
         plan = self.own_code.plan
-        dialect: Any = plan.dialect
-        if not hasattr(dialect, "settled") or not dialect.settled(plan, acts):
+        if not plan.dialect.settled(plan, acts):
             return None
         try:
-            proposal: Proposal = dialect.read(plan, None, (), self.inputs, acts)
+            return plan.dialect.read(plan, None, (), self.inputs, acts)
         except OutputSchemaValidationError:
             return None
-        return proposal

@@ -15,14 +15,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.dispatch.agent_side import agent_side
-from detent.dispatch.agent_tools import FATAL, AgentTools, Refusal, declared_tools, result_text
+from detent.dispatch.agent_tools import FATAL, AgentTools, Refusal, result_text
 from detent.dispatch.autonomy import FallbackReason
 from detent.dispatch.conclusion import known_fields
 from detent.dispatch.conversation import Conversation, Message, ToolCall
 from detent.dispatch.executor import StepExecutor
 from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
 from detent.dispatch.failure import Failure
-from detent.dispatch.format import answer_schema
 from detent.dispatch.layers import Layers
 from detent.dispatch.proposal import Proposal
 from detent.dispatch.replies import Replies, Reply
@@ -130,10 +129,7 @@ class AgentVisit:
     def __post_init__(self) -> None:
         plan, side = self.plan, agent_side(self.plan.step)
         self.asked = Asked()
-        self.tools = AgentTools(
-            self.ctx, declared_tools(plan.step, self.ctx.tools, plan.allowed), self._act_alone,
-            secrets=self.settings.secrets,
-        )  # fmt: skip
+        self.tools = AgentTools(self.ctx, plan.tools, self._act_alone, secrets=self.settings.secrets)
         self.replies = Replies(
             self.driver, plan, self.ctx, self.executor, self.tools, self.settings, durable=self.durable
         )
@@ -165,7 +161,7 @@ class AgentVisit:
         self._started()
         try:
             prompt = plan.dialect.build(plan, self.inputs, secrets=self.settings.secrets)
-            self._schema = answer_schema(plan, self.inputs)
+            self._schema = plan.dialect.schema_for(plan, self.inputs)
         except (TypeError, ValueError) as error:  # inputs that cannot be written down
             asked.failure = Failure.of(error)
             self._erred(asked.failure, will_retry=False)
@@ -495,14 +491,13 @@ class AgentVisit:
         for act in acts:
             if "code" in act.settled:
                 return self._effect_failed(act)
-        dialect: Any = plan.dialect
-        if hasattr(dialect, "settled") and dialect.settled(plan, self.acts):
+        if plan.dialect.settled(plan, self.acts):
             self.asked.proposal = await self._proposal(None)
             return None
         await self.driver.log.flush()
         self._round_over()
-        if hasattr(dialect, "missing"):
-            text, self._schema = dialect.missing(plan, self.acts)
+        if (asked := plan.dialect.missing(plan, self.acts)) is not None:
+            text, self._schema = asked
             self.conversation.add(Message("user", text))
         return None
 
@@ -591,6 +586,8 @@ class AgentVisit:
         return self.driver.clock.now()
 
     def _started(self) -> None:
+        if not logger.wants(logger.INFO):
+            return
         config = {key: value for key, value in self.plan.config.to_plain().items() if key != "prompt_suffix"}
         logger.info(
             "executor.step_start", **self.facts, timestamp=self._now(), agent_name=self.plan.agent_name,

@@ -45,6 +45,9 @@ class AgentSide:
     confirm: Callable[[Effect], str | None] | None = None
     """The question that a person answers before an agent's effect is performed, at whatever level; None: no
     question. What the person says, no or other arguments, reaches the agent."""
+    level_for: Callable[[Any], Any] | None = None
+    """Lowers the level in force for one visit: takes the step's context, and gives a level, a level and the
+    reason, or None. It cannot raise it. What it gives may depend on the run's data, visits and iterations."""
     validated: bool = False
     """The step's validator is part of its contract: it is asked at every level."""
     stands_alone: bool = False

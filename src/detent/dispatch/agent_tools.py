@@ -65,6 +65,7 @@ class AgentTools:
         self._act = act
         """Carries out one effect that an executor asks for in the middle of its own work."""
         self._secrets = secrets
+        self._listed: tuple[AgentTool, ...] | None = None
         self.lookups: list[Lookup] = []
         """Queries answered so far."""
         self.stopped: BaseException | None = None
@@ -78,10 +79,12 @@ class AgentTools:
 
     def list(self) -> tuple[AgentTool, ...]:
         """The allowed tools."""
-        return tuple(
-            AgentTool(tool.name, tool.kind, one_line(tool.description), tool.schema)
-            for tool in self._tools.values()
-        )
+        if self._listed is None:
+            self._listed = tuple(
+                AgentTool(tool.name, tool.kind, one_line(tool.description), tool.schema)
+                for tool in self._tools.values()
+            )
+        return self._listed
 
     def kind(self, name: str) -> Kind:
         """Whether an allowed tool is a query or an effect."""

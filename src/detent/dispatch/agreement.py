@@ -24,9 +24,11 @@ from detent.dispatch.evidence import (
     Tally,
     Verdict,
     verdict_of,
+    verdict_of_later,
     verdict_of_shadow,
     wilson,
 )
+from detent.engine.verdicts import VERDICT
 from detent.kernel.entries import Ended, Entry, Forked, Migrated, Moved, Noted, Proposed, Started
 from detent.kernel.run_config import REPLAYED
 
@@ -274,6 +276,8 @@ class Agreement:
         sums.seen(at)
         reason = str(record.get("fallback_reason")) if record.get("fallback_used") else None
         level = record.get("autonomy_level") or (reason if reason == FallbackReason.OPERATOR.value else None)
+        if isinstance(lowered := record.get("lowered"), Mapping):  # for that visit alone
+            level = lowered.get("was")
         self._learn(sums, record, level, place)
         if reason is not None:
             sums.fallbacks[reason] += 1
@@ -325,6 +329,15 @@ class Agreement:
             what = reason if verdict is Verdict.HARD else verdict.value
             sums.count(place, verdict, what, pointers, 0, shadow=True)
 
+    def later(self, run_id: str, seq: int, at: float, note: Mapping[str, Any]) -> None:
+        """Count one verdict on an earlier visit; only the first about a visit counts."""
+        verdict = verdict_of_later(note)
+        if verdict is None or note.get("again") or not self._takes(note["record"], at):
+            return
+        sums = self._sums(note["record"], True)
+        sums.seen(at)
+        sums.count(_Place(at, run_id, seq), verdict, verdict.value, (), 0)
+
 
 class Journal:
     """Adds one run's entries to the sums.
@@ -355,6 +368,8 @@ class Journal:
         elif isinstance(body, Noted):
             if body.topic == SHADOW and entry.seq > self._copied:
                 self._sums.shadow(self._run_id, entry.seq, entry.at, body.body)
+            elif body.topic == VERDICT and min(entry.seq, body.body["entry"]) > self._copied:
+                self._sums.later(self._run_id, entry.seq, entry.at, body.body)
         elif isinstance(body, Migrated):
             self._proposed = self._counted = None
         elif isinstance(body, Forked):

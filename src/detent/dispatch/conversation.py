@@ -49,9 +49,12 @@ class Message(NamedTuple):
 
     def to_plain(self) -> dict[str, Any]:
         """What the message says, without its opaque parts."""
-        plain: dict[str, Any] = to_plain(self._replace(opaque=None)._asdict())
-        del plain["opaque"]
-        return plain
+        return {
+            "role": self.role,
+            "content": self.content,
+            "calls": [[call.id, call.name, to_plain(call.arguments)] for call in self.calls],
+            "answers": self.answers,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +75,9 @@ class Conversation:
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._messages: list[Message] = []
-        self.head = ""
-        """Identifies the conversation up to its last message."""
+        self._head = ""
+        self._hashed = 0
+        """Messages that `_head` stands for."""
         self.add(*messages)
 
     @property
@@ -83,11 +87,19 @@ class Conversation:
 
     def add(self, *messages: Message) -> None:
         """Add messages to the end."""
-        for message in messages:
-            self._messages.append(message)
-            self.head = digest([self.head, message.to_plain()], 24)
+        self._messages.extend(messages)
+
+    @property
+    def head(self) -> str:
+        """Identifies the conversation up to its last message."""
+        for message in self._messages[self._hashed :]:
+            self._head = digest([self._head, message.to_plain()], 24)
+            self._hashed += 1
+        return self._head
 
     def with_ids(self, calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
         """Calls of the next message, with ids that no other call of the conversation has."""
         turn = len(self._messages)
-        return tuple(call._replace(id=f"t{turn}c{number}") for number, call in enumerate(calls, 1))
+        return tuple(
+            ToolCall(f"t{turn}c{number}", call.name, call.arguments) for number, call in enumerate(calls, 1)
+        )

@@ -5,17 +5,22 @@ Most plans are plain: the driver calls the handler itself. `execution` carries o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from detent.dispatch.evidence_log import EvidenceLog
+from detent.dispatch.autonomy import AutonomyLevel
+from detent.dispatch.evidence import verdict_of_later
+from detent.dispatch.evidence_log import Counted, EvidenceLog
 from detent.dispatch.executor_errors import DispatchError
 from detent.dispatch.layers import Layers
 from detent.dispatch.plan import Plan, facts_of, no_agent_side
 from detent.dispatch.planner import Planner
 from detent.engine import logger
 from detent.engine.performer import Assignment, Performed
-from detent.kernel.run_config import FORCE
+from detent.engine.verdicts import counts_in
+from detent.kernel.errors import Fenced, StoreUnavailable
+from detent.kernel.run_config import FORCE, REPLAYED
 
 if TYPE_CHECKING:
     from detent.engine.context import StepContext
@@ -78,11 +83,34 @@ class Dispatcher(Planner):
         shadow = Shadow.of(execution, answer)
         return Performed(answer.outcome, None if shadow is None else shadow.carry_out)
 
+    async def judged(self, driver: Work, verdicts: Sequence[Mapping[str, Any]]) -> None:
+        """Count what later steps and people say about agents' visits."""
+        for note in verdicts:
+            verdict = verdict_of_later(note)
+            if verdict is None or not counts_in(driver.run, note) or driver.run.config.get(REPLAYED):
+                continue
+            record = note["record"]
+            step, lowered = str(record["step"]), record.get("lowered") or {}
+            level = AutonomyLevel(lowered.get("was") or record.get("autonomy_level") or "operator")
+            facts = partial(_say, run_id=driver.run.id, step_name=step)
+            try:
+                await self.evidence.count(
+                    Counted(verdict, step, level, True, dict(record.get("series") or {}), driver, facts)
+                )
+            except (Fenced, StoreUnavailable):
+                raise
+            except Exception as error:
+                logger.error("dispatch.afterwards_failed", run_id=driver.run.id, error=type(error).__name__)
+
     async def close(self) -> None:
         """Write the remaining evidence, and close the executors."""
         await self.evidence.settle()
         if self.settings.executors is not None:
             await self.settings.executors.close()
+
+
+def _say(level: Callable[..., None], event: str, **facts: Any) -> None:
+    level(event, **facts)
 
 
 class DispatchSettings(Layers):

@@ -144,6 +144,21 @@ def verdict_of_shadow(note: Mapping[str, Any]) -> Verdict | None:
     return None
 
 
+def verdict_of_later(note: Mapping[str, Any]) -> Verdict | None:
+    """The verdict of a later measurement or a person on an agent's visit; None if it is no evidence.
+
+    Evidence against an agent always counts. Evidence for it counts where its answer was not checked at the
+    time: a visit that agreed does not agree twice.
+    """
+    record = note.get("record")
+    if note.get("performed_by") != "agent" or not isinstance(record, Mapping) or not record.get("step"):
+        return None
+    if not note.get("right"):
+        return Verdict.DIFFERED
+    checked = record.get("check") in (Check.VALIDATOR.value, Check.COMPARE.value)
+    return None if checked else Verdict.AGREED
+
+
 @dataclass(frozen=True, slots=True)
 class Tally:
     """Rolling evidence of one series, small enough for a durable mark."""

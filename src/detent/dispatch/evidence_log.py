@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.autonomy import AutonomyLevel
@@ -42,6 +43,12 @@ class Counted:
     driver: Work
     log: Callable[..., None]
     """Logs an event about the step."""
+    context: Context = field(default_factory=copy_context)
+    """The run's own, because verdicts of several runs are written together: its facts are logged."""
+
+    def tell(self, level: Callable[..., None], event: str, **facts: Any) -> None:
+        """Log an event about the step, with the facts of its own run."""
+        self.context.run(self.log, level, event, **facts)
 
 
 class EvidenceLog:
@@ -59,7 +66,7 @@ class EvidenceLog:
         key = f"{EVIDENCE}{counted.step}/{digest(counted.series, 12)}"
         self._waiting.setdefault(key, []).append(counted)
         if key not in self._writers:
-            self._writers[key] = asyncio.create_task(self._write(key))
+            self._writers[key] = asyncio.create_task(self._write(key), context=Context())
         # An agreement may complete a window whose share of agreement is too low.
         speaks_for = counted.verdict is Verdict.AGREED and key in self._clean
         if not speaks_for and counted.verdict is not Verdict.UNCHECKED:
@@ -105,7 +112,7 @@ class EvidenceLog:
             return
         (self._clean.discard if {"d", "h"} & set(tally.recent) else self._clean.add)(key)
         for counted, tally_then in drifted:
-            counted.log(logger.warning, "agreement.drift", n=tally_then.n, agreed=tally_then.agreed)
+            counted.tell(logger.warning, "agreement.drift", n=tally_then.n, agreed=tally_then.agreed)
         for counted, why in lowered:
             await self._lower(counted, why)
 
@@ -123,7 +130,7 @@ class EvidenceLog:
         demotion = Demotion(lower, counted.level, why, driver.clock.now(), "engine", counted.series)
         if not await store.set_mark(f"{DEMOTIONS}{name}", demotion.to_plain(), version):
             return  # another process has just changed it
-        counted.log(
+        counted.tell(
             logger.warning, "autonomy.demoted", autonomy=lower.value, was=counted.level.value, why=why,
             hint=f"look at `detent autonomy report`; `detent autonomy restore {name}` puts it back",
         )  # fmt: skip

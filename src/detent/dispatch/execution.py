@@ -21,17 +21,21 @@ from detent.dispatch.evidence import DEMOTIONS, Demotion
 from detent.dispatch.executor import Availability, ExecutorResult, StepExecutor
 from detent.dispatch.executor_errors import DispatchError, OutputSchemaValidationError
 from detent.dispatch.failure import Failure
+from detent.dispatch.fallback import Fallback
 from detent.dispatch.gate import Judgement, Rejected, Side
 from detent.dispatch.matching import normal
 from detent.dispatch.own_code import OwnCode, failed_before
 from detent.dispatch.plan import Plan, check_price, facts_of, no_agent_side
 from detent.dispatch.proposal import Proposal
-from detent.dispatch.result import AgentFailure, DispatchResult
+from detent.dispatch.result import DispatchResult
+from detent.dispatch.visit_level import Lowered, lowered
 from detent.engine import logger, moves
+from detent.engine.acts import Act
 from detent.engine.context import StepContext
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.patterns import PatternTimeout
 from detent.engine.performer import called, called_through_ledger, concluded
+from detent.engine.rehearsal import Rehearsals
 from detent.engine.step import WAITS
 from detent.engine.step_failures import StepFailed
 from detent.engine.trial_context import CannotCheck, TrialContext, TrialPaused
@@ -76,6 +80,9 @@ class Execution:
         self.step = plan.step
         self.ctx = ctx
         self.level: AutonomyLevel = plan.config.autonomy or AutonomyLevel.OPERATOR
+        """The level in force."""
+        self.lowered: Lowered | None = None
+        """How the flow has lowered it for this visit."""
         self.facts = facts_of(plan, driver.run)
         self._inputs: dict[str, Any] | None = None
         self._began = driver.clock.elapsed()
@@ -83,6 +90,7 @@ class Execution:
         self.agent_side: Side | None = None
         self.own_code = OwnCode(plan, ctx, lambda trial: self._timed(self.handle(trial)))
         self.visit: AgentVisit | None = None
+        self._rehearse = Rehearsals(plan.flow, ctx)
         self._agent_remarks: tuple[Body, ...] = ()
         self._round: Judgement | None = None
         """The judgement of the current round, until it is told."""
@@ -119,6 +127,9 @@ class Execution:
             self._mode_ignored()
             return await self._agent_alone()
         demoted = await self._demoted() if plan.agent else None
+        if plan.agent and (lower := await lowered(self.ctx, self.level)) is not None:
+            self.lowered, self.level = lower, lower.level
+            demoted = f"lowered for this visit: {lower.why}"
         self.say(
             logger.info, "dispatch.mode_selected", mode=config.mode.value if config.mode else None,
             autonomy=self.level.value, forced=plan.resolved.forced, source=plan.resolved.sources.get("mode"),
@@ -136,7 +147,7 @@ class Execution:
         if self.level is AutonomyLevel.OPERATOR:
             hint = demoted or "operator requires deterministic mode; raise autonomy to let the agent answer"
             self.say(logger.warning, "dispatch.operator_fallback", autonomy=self.level.value, hint=hint)
-            return await self._fall_back(FallbackReason.OPERATOR, error=AgentFailure("Operator", hint))
+            return await self._fall_back(Fallback.of(Failure(FallbackReason.OPERATOR, "Operator", hint)))
         if not self.step.intent:
             hint = (
                 "it waits for a person or the clock, and no agent answers in their place"
@@ -147,7 +158,7 @@ class Execution:
                 logger.warning, "dispatch.no_intent", autonomy=self.level.value, step_type=plan.step_type,
                 hint=hint,
             )  # fmt: skip
-            return await self._fall_back(FallbackReason.NO_INTENT, error=AgentFailure("NoIntent", hint))
+            return await self._fall_back(Fallback.of(Failure(FallbackReason.NO_INTENT, "NoIntent", hint)))
         executor = self.executor()
         if isinstance(executor, str):
             self.say(
@@ -156,7 +167,7 @@ class Execution:
                 hint="configure `model.provider`, or set the step to mode: deterministic",
             )  # fmt: skip
             return await self._fall_back(
-                FallbackReason.NO_EXECUTOR, error=AgentFailure("NoExecutor", executor)
+                Fallback.of(Failure(FallbackReason.NO_EXECUTOR, "NoExecutor", executor))
             )
         # With replies kept before a crash, the visit continues from them and checks the budget itself.
         begun = any(key.startswith(f"{self.ctx.scope}{ASKED}") for key in self.driver.run.records)
@@ -165,7 +176,7 @@ class Execution:
             self.say(logger.warning, "dispatch.budget_exhausted", limit=of, spent=spent, unit=limit)
             message = f"the {limit} budget is used up: {spent:g} of {of:g}"
             return await self._fall_back(
-                FallbackReason.BUDGET, error=AgentFailure("BudgetExhaustedError", message)
+                Fallback.of(Failure(FallbackReason.BUDGET, "BudgetExhaustedError", message))
             )
         if self.driver.spending.money_is_limited(config.budget):
             check_price(plan, executor)
@@ -179,11 +190,11 @@ class Execution:
         """The answer that an earlier failure in this visit already determines, if any."""
         if self.ctx.scope:  # a further step never acts, so nothing of it has failed before
             return None
-        earlier = self.driver.run.records.get(FALLBACK)
-        if earlier is not None:
-            result = DispatchResult.from_plain(earlier)
+        kept = self.driver.run.records.get(FALLBACK)
+        if kept is not None:
+            result = DispatchResult.from_plain(kept)
             assert result.fallback_reason is not None
-            return self._fall_back(result.fallback_reason, earlier=result)
+            return self._fall_back(Fallback(result.fallback_reason, earlier=result))
         failure = self.driver.run.failure
         if failure is None:
             return None
@@ -194,11 +205,10 @@ class Execution:
                     f"agent's outcome had been performed."
                 )
             self.ctx.forgiven = True
-            return self._fall_back(
-                FallbackReason.EXCEPTION,
-                error=AgentFailure("ToolError", f"'{failure['function']}' failed: {failure['code']}"),
-                earlier=DispatchResult.from_plain(failure["detail"]) if failure.get("detail") else None,
-            )
+            message = f"'{failure['function']}' failed: {failure['code']}"
+            earlier = DispatchResult.from_plain(failure["detail"]) if failure.get("detail") else None
+            agents = Failure(FallbackReason.EXCEPTION, "ToolError", message)
+            return self._fall_back(Fallback(agents.reason, agents, earlier=earlier))
         detail = failure.get("detail") or {}
         if detail.get("fallback_used"):  # an effect of the handler failed: the handler decides again
             return self._again(DispatchResult.from_plain(detail))
@@ -208,7 +218,7 @@ class Execution:
         """Have the handler decide again after one of its own effects failed; nothing else has changed."""
         side = await self._timed(self.handle(self.ctx))
         assert earlier.fallback_reason is not None
-        return self._done(side, self._result_of_fallback(earlier.fallback_reason, None, None, None, earlier))
+        return self._done(side, self._recorded(Fallback(earlier.fallback_reason, earlier=earlier)))
 
     # -- the handler ----------------------------------------------------------------------------------------
 
@@ -281,12 +291,10 @@ class Execution:
             Rejected: the gate rejects effects that it asks for.
         """
         await self.gather()
-        prepare = getattr(self.plan.dialect, "prepare", None)
-        if prepare is not None:
-            try:
-                self._inputs = dict(await prepare(self.plan, self.ctx, self.inputs))
-            except PatternTimeout as error:  # a failed attempt: the prompt could not be prepared
-                return Asked(attempts=1, failure=Failure.of(error))
+        try:
+            self._inputs = dict(await self.plan.dialect.prepare(self.plan, self.ctx, self.inputs))
+        except PatternTimeout as error:  # a failed attempt: the prompt could not be prepared
+            return Asked(attempts=1, failure=Failure.of(error))
         trusted = self.level in (AutonomyLevel.CONSULTANT, AutonomyLevel.APPROVER)
         trusted = trusted and not agent_side(self.step).validated
         judges = Judges(
@@ -308,7 +316,9 @@ class Execution:
         """Judge effects that the agent asks for; gives how many may be performed before asking again."""
         assert self.visit is not None
         acts, compared = self.visit.acts, len(effects)
-        proposal = Proposal(None, None, tuple(effects), acts=tuple(acts), round=number, final=False)
+        proposal = Proposal(
+            None, None, tuple(effects), acts=tuple(acts), round=number, final=False, rehearse=self._rehearse
+        )
 
         async def departures() -> tuple[Discrepancy, ...]:
             nonlocal compared
@@ -390,14 +400,14 @@ class Execution:
             self.visit.completed()
             return await self._answered(asked, judgement)
         if asked.failure is not None:
-            error = AgentFailure(asked.failure.type, asked.failure.message)
-            return await self._fall_back(asked.failure.reason, asked, error=error, failure=asked.failure)
+            return await self._fall_back(Fallback.of(asked.failure, asked))
         assert asked.proposal is not None
         assert self.agent_side is not None
         acts, self._round = asked.proposal.acts, None
         try:
             judgement = await gate.judge(
-                self.level, self.step, self.plan.contract, self.inputs, asked.proposal, self.agent_side,
+                self.level, self.step, self.plan.contract, self.inputs,
+                asked.proposal._replace(rehearse=self._rehearse), self.agent_side,
                 lambda: self.own_code.side_after(acts),
             )  # fmt: skip
         except (CannotCheck, TrialPaused):
@@ -415,7 +425,8 @@ class Execution:
             model_id=asked.model_id or self.plan.config.model_id,
         )  # fmt: skip
         if not judgement.accepted:
-            return await self._fall_back(FallbackReason.VALIDATION_FAILURE, asked, judgement=judgement)
+            rejected = Fallback(FallbackReason.VALIDATION_FAILURE, asked=asked, judgement=judgement)
+            return await self._fall_back(rejected)
         assert self.agent_side is not None
         config = self.plan.config
         above = self.level in (AutonomyLevel.CONSULTANT, AutonomyLevel.APPROVER)
@@ -450,97 +461,71 @@ class Execution:
 
     # -- the fallback ---------------------------------------------------------------------------------------
 
-    async def _fall_back(
-        self,
-        reason: FallbackReason,
-        asked: Asked | None = None,
-        *,
-        error: AgentFailure | None = None,
-        failure: Failure | None = None,
-        judgement: Judgement | None = None,
-        earlier: DispatchResult | None = None,
-    ) -> Answer:
+    async def _fall_back(self, fallback: Fallback) -> Answer:
         """The handler's outcome, computed once: reused if the gate already ran the handler."""
         await self.driver.log.flush()
-        attempts = asked.attempts if asked is not None else earlier.attempts if earlier is not None else 0
+        asked, judgement = fallback.asked, fallback.judgement
         every = await self.ctx.acts(by="agent")
         acts = [act for act in every if act.happened]
         remarks: tuple[Body, ...] = ()
-        side = judgement.handler if judgement is not None else None
         rehearsed = self.own_code.rehearsed
-        if rehearsed is not None and side is not None and not acts:
+        if rehearsed is not None and judgement is not None and judgement.handler is not None and not acts:
             side, remarks = rehearsed.side, tuple(rehearsed.ctx.said)
             self.own_code.account_for(self.driver.run)
         else:
-            self.ctx.fallback = reason
+            self.ctx.fallback = fallback.reason
             try:
-                if acts:
-                    record = self._result_of_fallback(reason, asked, error, judgement, earlier)
-                    after = AfterEffects(
-                        self.driver, self.own_code, self._inputs or {},
-                        lambda ctx: self._timed(self.handle(ctx)),
-                    )  # fmt: skip
-                    if FALLBACK not in self.driver.run.records:
-                        # From here on code or a person decides, also in a worker that takes the run over.
-                        await self.driver.commit_whole(Recorded(FALLBACK, record.to_plain()))
-                    side, remarks = await after.go_on(acts)
-                else:
-                    if FALLBACK not in self.driver.run.records:
-                        # Should the handler act and go on, it does so also in a worker that takes over.
-                        record = self._result_of_fallback(reason, asked, error, judgement, earlier)
-                        self.ctx.with_round = (Recorded(FALLBACK, record.to_plain()),)
-                    self.ctx.begin_again(failed_before(self.driver.run))
-                    side = await self._timed(self.handle(self.ctx))
-                    self.own_code.account_for(self.driver.run)
+                side, remarks = await self._by_handler(fallback, acts)
                 self.own_code.check_denied(side.outcome.effects, every)
             except BudgetExceededError:  # the handler itself spends, and the run is out of budget
                 raise
             except Exception as broken:
-                self._fell_back(reason, error, failure, asked, attempts, succeeded=False)
-                self.say(
-                    logger.error, "dispatch.failed", reason=reason.value,
-                    agent_error_type=error.type if error else None, handler_error_type=type(broken).__name__,
-                )  # fmt: skip
-                will_retry = (
-                    isinstance(broken, self.step.retry_on) and self.ctx.attempt < self.plan.retry.max_attempts
-                )
-                if not attempts or will_retry:
-                    broken.add_note(f"The agent was not used: {reason.value}.")
-                    raise
-                agent_error = f"{error.type}: {error.message}" if error else reason.value
-                failed = DispatchError(self.step.name, reason, agent_error, broken)
-                result = self._result_of_fallback(reason, asked, error, judgement, earlier)
-                failed.detail = self._detail(result, asked, judgement)
-                raise failed from broken
+                self._both_failed(fallback, broken)
+                raise
         assert side is not None
-        self._fell_back(reason, error, failure, asked, attempts, succeeded=True)
+        self._fell_back(fallback, succeeded=True)
         self._completed(fallback=True)
-        result = self._result_of_fallback(reason, asked, error, judgement, earlier)
-        return self._done(side, result, asked, judgement, remarks)
+        return self._done(side, self._recorded(fallback), asked, judgement, remarks)
 
-    def _result_of_fallback(
-        self,
-        reason: FallbackReason,
-        asked: Asked | None,
-        error: AgentFailure | None,
-        judgement: Judgement | None,
-        earlier: DispatchResult | None,
-    ) -> DispatchResult:
-        seconds = asked.seconds if asked is not None else None
-        last = earlier if earlier is not None and earlier.fallback_used else None
-        return DispatchResult.fallback(
-            reason=reason, autonomy_level=self.level,
-            attempts=asked.attempts if asked is not None else earlier.attempts if earlier is not None else 0,
-            check=judgement.check if judgement is not None else last.check if last is not None else None,
-            validation_details=judgement.details if judgement is not None
-            else last.validation_details if last is not None else (),
-            more_details=judgement.more if judgement is not None
-            else last.more_details if last is not None else 0,
-            agent_error=error if error is not None else earlier.agent_error if earlier is not None else None,
-            duration_ms=self._ms(), agent_duration_ms=None if seconds is None else _milliseconds(seconds),
-            handler_duration_ms=self._handler_ms(),
-            spend=asked.spend if asked is not None else DispatchResult.plain().spend,
+    async def _by_handler(self, fallback: Fallback, acts: Sequence[Act]) -> tuple[Side, tuple[Body, ...]]:
+        """The side of the handler, which goes on from what the agent has done."""
+        kept = FALLBACK in self.driver.run.records
+        record = Recorded(FALLBACK, self._recorded(fallback).to_plain())
+        if acts:
+            if not kept:
+                # From here on code or a person decides, also in a worker that takes the run over.
+                await self.driver.commit_whole(record)
+            after = AfterEffects(
+                self.driver, self.own_code, self._inputs or {}, lambda ctx: self._timed(self.handle(ctx))
+            )
+            return await after.go_on(acts)
+        if not kept:
+            # Should the handler act and go on, it does so also in a worker that takes over.
+            self.ctx.with_round = (record,)
+        self.ctx.begin_again(failed_before(self.driver.run))
+        side = await self._timed(self.handle(self.ctx))
+        self.own_code.account_for(self.driver.run)
+        return side, ()
+
+    def _both_failed(self, fallback: Fallback, broken: Exception) -> None:
+        """Raise the error that names both failures, unless only the handler's counts or it is tried again."""
+        error = fallback.failure
+        self._fell_back(fallback, succeeded=False)
+        self.say(
+            logger.error, "dispatch.failed", reason=fallback.reason.value,
+            agent_error_type=error.type if error else None, handler_error_type=type(broken).__name__,
         )  # fmt: skip
+        transient = isinstance(broken, self.step.retry_on)
+        if not fallback.attempts or (transient and self.ctx.attempt < self.plan.retry.max_attempts):
+            broken.add_note(f"The agent was not used: {fallback.reason.value}.")
+            return
+        agent_error = f"{error.type}: {error.message}" if error else fallback.reason.value
+        failed = DispatchError(self.step.name, fallback.reason, agent_error, broken)
+        failed.detail = self._detail(self._recorded(fallback), fallback.asked, fallback.judgement)
+        raise failed from broken
+
+    def _recorded(self, fallback: Fallback) -> DispatchResult:
+        return fallback.result(self.level, self._ms(), self._handler_ms())
 
     # -- records and log events -----------------------------------------------------------------------------
 
@@ -573,6 +558,8 @@ class Execution:
             detail["series"] = self.series(model_id)
         if self.plan.agent:
             detail |= self.plan.resolved.to_plain()
+            if self.lowered is not None:
+                detail["lowered"] = self.lowered.to_plain()
             if (highest := highest_level(self.step)) is not None:
                 detail["max_autonomy"] = highest.value
         if asked is not None and asked.cuts:
@@ -609,21 +596,9 @@ class Execution:
             pointers=gate.loggable(detail.pointer for detail in judgement.details[:10]),
         )  # fmt: skip
 
-    def _fell_back(
-        self,
-        reason: FallbackReason,
-        error: AgentFailure | None,
-        failure: Failure | None,
-        asked: Asked | None,
-        attempts: int,
-        *,
-        succeeded: bool,
-    ) -> None:
+    def _fell_back(self, fallback: Fallback, *, succeeded: bool) -> None:
         self.say(
-            logger.warning, "dispatch.fallback", autonomy=self.level.value, reason=reason.value,
-            error_type=error.type if error else None,
-            error=failure.loggable if failure is not None else error.message if error else None,
-            attempts=attempts, agent_duration_ms=round(asked.seconds * 1000, 1) if asked else None,
+            logger.warning, "dispatch.fallback", autonomy=self.level.value, **fallback.facts,
             handler_duration_ms=self._handler_ms(), fallback_succeeded=succeeded,
         )  # fmt: skip
 
@@ -643,6 +618,11 @@ class Execution:
         return None if self._handler_seconds is None else _milliseconds(self._handler_seconds)
 
     # -- trust ----------------------------------------------------------------------------------------------
+
+    @property
+    def usual_level(self) -> AutonomyLevel:
+        """The level of the step, whatever its flow has made of it for this visit."""
+        return self.level if self.lowered is None else self.lowered.was
 
     async def _demoted(self) -> str | None:
         """Lower the level to the step's demotion, if it has one; return the reason in words."""

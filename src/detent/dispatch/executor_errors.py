@@ -119,8 +119,12 @@ class DispatchError(DetentError):
         """The journal's record of the dispatch."""
         self.after: Callable[[], Awaitable[None]] | None = None
         """Called once the failure is committed."""
+        by_handler = f"{type(handler_error).__name__}: {handler_error}"
+        why = reason.value.replace("_", " ")
+        agent = f"Agent: {why}" if agent_error == reason.value else f"Agent ({why}): {agent_error}"
         super().__init__(
-            f"Step '{step_name}' failed twice. Agent ({reason.value}): {agent_error}. "
-            f"Handler: {type(handler_error).__name__}: {handler_error}"
+            f"Step '{step_name}' failed for agent and handler alike: {by_handler}"
+            if agent_error == by_handler
+            else f"Step '{step_name}' failed twice. {agent}. Handler: {by_handler}"
         )
         self.__cause__ = handler_error

@@ -29,8 +29,7 @@ class Failure:
     @property
     def loggable(self) -> str:
         """The message where it is known to hold no values; otherwise only the type of the error."""
-        ours = self.reason in (FallbackReason.TIMEOUT, FallbackReason.SCHEMA_VIOLATION, FallbackReason.BUDGET)
-        return self.message if ours else self.type
+        return self.type if self.reason is FallbackReason.EXCEPTION else self.message
 
     @classmethod
     def of(cls, error: Exception) -> Failure:

@@ -19,6 +19,7 @@ from detent.dispatch.conclusion import (
     missing_fields,
 )
 from detent.dispatch.executor import SchemaHint
+from detent.dispatch.plan import Dialect
 from detent.kernel.plain import digest
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from detent.engine.outcome import Effect
 
 
-class JsonDialect:
+class JsonDialect(Dialect):
     """One JSON value, under the step's contract."""
 
     def fingerprint(self, plan: Plan) -> str:
@@ -39,7 +40,7 @@ class JsonDialect:
 
     def build(self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str]) -> Prompt:
         """Fixed instructions, then labelled blocks."""
-        return prompt.build(plan.instructions, inputs, plan.contract, secrets=secrets)
+        return prompt.build(plan.instructions, inputs, plan.prompt_blocks, secrets=secrets)
 
     def refused(self, plan: Plan, problems: Sequence[str]) -> str:
         """The block PROBLEMS."""
@@ -51,7 +52,7 @@ class JsonDialect:
         declared = contract.hard is not None and not contract.envelope and not contract.effects
         if contract.schema is None or declared:
             return contract.schema
-        return SchemaHint(contract.schema)
+        return plan.schema_hint
 
     def read(
         self,
@@ -98,9 +99,3 @@ class JsonDialect:
 
 
 JSON = JsonDialect()
-
-
-def answer_schema(plan: Plan, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """JSON Schema of the answer to these inputs; None for an answer in prose."""
-    fitted = getattr(plan.dialect, "schema_for", None)
-    return plan.dialect.schema(plan) if fitted is None else fitted(plan, inputs)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from detent.dispatch import prompt
 from detent.dispatch.agent_side import agent_side, is_straight
 from detent.dispatch.autonomy import AgentRole, AutonomyLevel, StepMode
 from detent.dispatch.config import Resolved, StepConfig
-from detent.dispatch.executor import DISPATCH_AGENT
+from detent.dispatch.executor import DISPATCH_AGENT, SchemaHint
 from detent.dispatch.proposal import Example
 from detent.engine import logger
 from detent.kernel.errors import ConfigurationError
-from detent.kernel.plain import digest
+from detent.kernel.identity_memo import IdentityMemo
+from detent.kernel.plain import canonical, digest, to_plain
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run_config import PATH
 
@@ -26,32 +28,42 @@ if TYPE_CHECKING:
     from detent.dispatch.prompt import Prompt
     from detent.dispatch.proposal import Proposal
     from detent.engine.acts import Act
+    from detent.engine.context import StepContext
     from detent.engine.flow import Flow
     from detent.engine.outcome import Effect
     from detent.engine.step import Step
+    from detent.engine.tools import Tool
     from detent.kernel.run import Run
 
 
-class Dialect(Protocol):
-    """Builds prompts and reads answers.
+class Dialect(ABC):
+    """Builds prompts and reads answers."""
 
-    A dialect that needs queries before it can build a prompt also has
-    `async prepare(plan, ctx, inputs) -> inputs`; one whose answers depend on the inputs has
-    `schema_for(plan, inputs) -> schema`.
-    """
-
+    @abstractmethod
     def fingerprint(self, plan: Plan) -> str:
         """Changes with anything an agent is given, except the inputs."""
 
+    async def prepare(self, plan: Plan, ctx: StepContext, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The inputs, with what must be looked up before a prompt can be built."""
+        return inputs
+
+    @abstractmethod
     def build(self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str]) -> Prompt:
         """The prompt for an agent."""
 
+    @abstractmethod
     def refused(self, plan: Plan, problems: Sequence[str]) -> str:
         """What an agent is told after an answer that broke the contract."""
 
+    @abstractmethod
     def schema(self, plan: Plan) -> Mapping[str, Any] | None:
         """JSON Schema of the answer; None for an answer in prose."""
 
+    def schema_for(self, plan: Plan, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """JSON Schema of the answer to these inputs."""
+        return self.schema(plan)
+
+    @abstractmethod
     def read(
         self,
         plan: Plan,
@@ -68,6 +80,16 @@ class Dialect(Protocol):
         Raises:
             OutputSchemaValidationError: the answer breaks the contract.
         """
+
+    def settled(self, plan: Plan, acts: Sequence[Act]) -> bool:
+        """Whether the acts settle the whole answer, so that the agent need not be asked for any of it."""
+        return False
+
+    def missing(self, plan: Plan, acts: Sequence[Act]) -> tuple[str, Mapping[str, Any] | None] | None:
+        """How an agent is asked for what its acts do not settle, and the schema of the answer; None: as
+        before.
+        """
+        return None
 
 
 @dataclass(frozen=True)
@@ -126,12 +148,42 @@ class Plan:
         return self.flow.qualified(self.step)
 
     @cached_property
+    def tools(self) -> Mapping[str, Tool]:
+        """The tools that an agent may use."""
+        from detent.dispatch.agent_tools import declared_tools  # only needed when agents are asked
+
+        return declared_tools(self.step, self.flow.tools, self.allowed)
+
+    @cached_property
     def contract(self) -> Contract:
         """The contract of an agent's answer."""
-        from detent.dispatch.agent_tools import declared_tools
         from detent.dispatch.contract import Contract  # only needed when agents are asked
 
-        return Contract.of(self.step, self.flow, declared_tools(self.step, self.flow.tools, self.allowed))
+        return Contract.of(self.step, self.flow, self.tools)
+
+    @cached_property
+    def schema_hint(self) -> SchemaHint | None:
+        """The contract's schema, only to decode under; the same object in every visit."""
+        return None if self.contract.schema is None else SchemaHint(self.contract.schema)
+
+    @cached_property
+    def frames(self) -> IdentityMemo[str]:
+        """The canonical text of `frame`, for the schema of an answer."""
+        return IdentityMemo(lambda schema: canonical(self.frame(schema)), most=8)
+
+    def frame(self, schema: Any) -> dict[str, Any]:
+        """What a reply depends on besides the conversation."""
+        config = self.config
+        return {
+            "agent": self.agent_name,
+            "schema": to_plain(schema),
+            "tools": [[tool.name, tool.kind, to_plain(tool.schema)] for tool in self.tools.values()],
+            "config": {
+                key: value
+                for key in ("provider", "model_id", "temperature", "max_tokens")
+                if (value := getattr(config, key)) is not None
+            },
+        }
 
     @property
     def allowed(self) -> tuple[str, ...] | None:
@@ -144,6 +196,11 @@ class Plan:
         return prompt.instructions(
             self.step.intent, self.config.prompt_extra, [Example(*example) for example in self.step.examples]
         )
+
+    @cached_property
+    def prompt_blocks(self) -> tuple[str, ...]:
+        """The blocks of the usual prompt that do not depend on the inputs."""
+        return prompt.fixed_blocks(self.contract)
 
     @cached_property
     def prompt_fingerprint(self) -> str:

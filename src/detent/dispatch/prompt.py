@@ -86,22 +86,24 @@ def allowed_block(contract: Contract) -> str | None:
     return "\n".join(lines) if len(lines) > 1 else None
 
 
+def fixed_blocks(contract: Contract) -> tuple[str, ...]:
+    """The blocks that do not depend on the inputs: CONTRACT, ALLOWED if there is a choice, and ANSWER."""
+    shape, allowed = contract_block(contract), allowed_block(contract)
+    asked = ANSWER_TEXT if contract.text else ANSWER
+    answer = "ANSWER\n" + (f"{ACT}{asked[0].lower()}{asked[1:]}" if contract.effects else asked)
+    return (shape, answer) if allowed is None else (shape, allowed, answer)
+
+
 def build(
     fixed: str,
     inputs: Mapping[str, Any],
-    contract: Contract,
+    blocks: Sequence[str],
     *,
     secrets: frozenset[str] = frozenset(),
 ) -> Prompt:
-    """The prompt that a conversation begins with."""
-    shown, cuts = cut(masked(inputs, secrets))
-    shape, allowed = contract_block(contract), allowed_block(contract)
-    blocks = ["INPUTS\n" + _json(shown), shape]
-    if allowed is not None:
-        blocks.append(allowed)
-    asked = ANSWER_TEXT if contract.text else ANSWER
-    blocks.append("ANSWER\n" + (f"{ACT}{asked[0].lower()}{asked[1:]}" if contract.effects else asked))
-    return Prompt(fixed, "\n\n".join(blocks), cuts)
+    """The prompt that a conversation begins with: the inputs, then the fixed blocks."""
+    _, text, cuts = _cut_to_size(masked(inputs, secrets))
+    return Prompt(fixed, "\n\n".join(["INPUTS\n" + text, *blocks]), cuts)
 
 
 def problems_block(problems: Sequence[str]) -> str:
@@ -150,15 +152,22 @@ def _without(text: str, secrets: frozenset[str]) -> str:
 
 def cut(inputs: Any) -> tuple[Any, tuple[str, ...]]:
     """Inputs cut to a size that can be sent, and the places of the cuts."""
+    shown, _, places = _cut_to_size(inputs)
+    return shown, places
+
+
+def _cut_to_size(inputs: Any) -> tuple[Any, str, tuple[str, ...]]:
+    """Inputs cut to a size that can be sent, their text, and the places of the cuts."""
     longest = LONGEST_VALUE
     while True:
         places: list[str] = []
         shown = _cut(inputs, longest, "", places)
-        if len(_json(shown).encode("utf-8", "surrogatepass")) <= LONGEST_PROMPT:
-            return shown, tuple(places)
+        text = _json(shown)
+        if len(text.encode("utf-8", "surrogatepass")) <= LONGEST_PROMPT:
+            return shown, text, tuple(places)
         if longest <= SHORTEST_CUT:  # too many small values: cut the text as a whole
-            text, places = _json(shown), []
-            return _cut(text, LONGEST_PROMPT // 2, "", places), ("",)
+            beginning = _cut(text, LONGEST_PROMPT // 2, "", [])
+            return beginning, _json(beginning), ("",)
         longest //= 2
 
 

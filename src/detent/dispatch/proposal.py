@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine.acts import Act
 from detent.engine.outcome import Effect
+from detent.engine.trial_context import CannotCheck
+
+if TYPE_CHECKING:
+    from detent.engine.rehearsal import Rehearsal
 
 
 class Example(NamedTuple):
@@ -15,6 +19,11 @@ class Example(NamedTuple):
     inputs: Any
     output: Any
     note: str = ""
+
+
+async def _no_rehearsal(state: Any, data: Mapping[str, Any] | None = None) -> Rehearsal:
+    """Outside a visit there is nothing to rehearse on."""
+    raise CannotCheck(f"'{state}' can be rehearsed only while a run is being dispatched.")
 
 
 class Proposal(NamedTuple):
@@ -35,6 +44,9 @@ class Proposal(NamedTuple):
     """How often the agent has acted in this visit, this time included."""
     final: bool = True
     """The visit ends with it; otherwise only `effects` are proposed, and the agent goes on with receipts."""
+    rehearse: Callable[..., Awaitable[Rehearsal]] = _no_rehearsal
+    """For validators: `await proposal.rehearse(state, {key: value})` gives what the handler of any state of
+    the flow would decide with these values in the run's data; nothing is performed."""
 
 
 class Verdict(NamedTuple):

@@ -36,7 +36,7 @@ from detent.engine.user_errors import PutDown
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Recorded
 from detent.kernel.errors import BudgetExceededError
-from detent.kernel.plain import LONGEST_KEPT, decode, digest, encode, to_plain
+from detent.kernel.plain import LONGEST_KEPT, decode, encode, text_digest, to_plain
 
 if TYPE_CHECKING:
     from detent.dispatch.plan import Plan
@@ -153,18 +153,7 @@ class Replies:
     async def next(self, conversation: Conversation, schema: Any) -> Reply:
         """The reply to a conversation: the kept one, or a new one."""
         self.given += 1
-        plan, config = self.plan, self.plan.config
-        frame = {
-            "agent": plan.agent_name,
-            "schema": to_plain(schema),
-            "tools": [[tool.name, tool.kind, to_plain(tool.arguments)] for tool in self.tools.list()],
-            "config": {
-                key: value
-                for key in ("provider", "model_id", "temperature", "max_tokens")
-                if (value := getattr(config, key)) is not None
-            },
-        }
-        name = digest([conversation.head, frame], 24)
+        name = text_digest(f'["{conversation.head}",{self.plan.frames(schema)}]', 24)
         key = f"{self.ctx.scope}agent/{self.given}/{name}"
         if self.durable and key in self.driver.run.records:
             kept = await self._read(self.driver.run.records[key])
@@ -179,7 +168,7 @@ class Replies:
             if self.durable:
                 # A worker that missed a takeover must not pay for what the new worker has paid for.
                 await self.driver.confirm()
-            record = await self._taped(conversation, schema, frame, name)
+            record = await self._taped(conversation, schema, name)
         except BudgetExceededError as error:
             return Reply({"error": Failure.of(error).to_plain(), "ms": 0.0}, fresh=True)
         if "error" not in record:
@@ -219,9 +208,7 @@ class Replies:
 
     # -- asking ---------------------------------------------------------------------------------------------
 
-    async def _taped(
-        self, conversation: Conversation, schema: Any, frame: Mapping[str, Any], name: str
-    ) -> dict[str, Any]:
+    async def _taped(self, conversation: Conversation, schema: Any, name: str) -> dict[str, Any]:
         """Ask, through the recording if there is one."""
         tape, config = self.driver.engine.tape, self.plan.config
 
@@ -233,9 +220,8 @@ class Replies:
         subject = "/".join(str(part) for part in (config.provider or "", config.model_id or "") if part)
         # Each message is written once: with the first reply given to it.
         new = [message.to_plain() for message in conversation.messages[self._told :]]
-        call = TapeCall(
-            "agent", self.driver.where, self.plan.step.name, subject or "default", {**frame, "messages": new}
-        )
+        request = {**self.plan.frame(schema), "messages": new}
+        call = TapeCall("agent", self.driver.where, self.plan.step.name, subject or "default", request)
         record = dict(await tape.through(call, live))
         for line in () if self._live else record.get("looked", ()):
             await self._look_again(line)

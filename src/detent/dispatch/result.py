@@ -234,7 +234,7 @@ class DispatchResult:
     def to_plain(self) -> dict[str, Any]:
         """As plain values, without the output and without default values."""
         plain: dict[str, Any] = {"mode_used": self.mode_used.value}
-        for part in fields(self)[2:]:
+        for part in _PARTS[2:]:
             value = getattr(self, part.name)
             if value != part.default:
                 plain[part.name] = _written(value)
@@ -245,11 +245,13 @@ class DispatchResult:
         """Read back what `to_plain` wrote; unknown keys are ignored."""
         values = {
             part.name: _READERS.get(part.name, _same)(plain[part.name])
-            for part in fields(cls)[1:]
+            for part in _PARTS[1:]
             if plain.get(part.name) is not None
         }
         return cls(output, **values)
 
+
+_PARTS = fields(DispatchResult)
 
 _SHAPES: Mapping[Shape, tuple[bool | None, bool | None, bool]] = {
     "plain": (False, None, False),

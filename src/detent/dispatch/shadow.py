@@ -188,7 +188,7 @@ class Shadow:
             plan = execution.plan
             await execution.evidence.count(
                 Counted(
-                    verdict, plan.qualified, execution.level, plan.agent, series, execution.driver,
+                    verdict, plan.qualified, execution.usual_level, plan.agent, series, execution.driver,
                     execution.say,
                 )
             )  # fmt: skip

@@ -24,8 +24,10 @@ from detent.engine.observers import Observers
 from detent.engine.offloaded import Beside
 from detent.engine.performer import HandlerPerformer, Performer
 from detent.engine.ports import Blob, Cancellation, Clock, Lease, NewRun, Resource, Store, Tape
+from detent.engine.stops import AT_ONCE, Stop
 from detent.engine.timers import Timers
 from detent.engine.user_errors import failure, message_of
+from detent.engine.verdicts import VERDICT
 from detent.kernel import checks
 from detent.kernel.budget import Budget
 from detent.kernel.entries import ChildEnded, Entry, Held, Moved, Noted, Started
@@ -112,6 +114,8 @@ class ActiveRuns:
         self.park_after = park_after
         """Seconds until a retry above which the run is parked instead of kept in memory."""
         self.stopping = False
+        self.stops: dict[str, Stop] = {}
+        """Where runs are put down, though the engine goes on."""
         self.slots = Slots(concurrency, self.clock)
         self.serving: asyncio.Event | None = None
         """Exists while this process serves; set when there may be runs to resume."""
@@ -239,6 +243,8 @@ class ActiveRuns:
     def launch(self, driver: Driver) -> None:
         """Start a driver in the background."""
         run_id = driver.run.id
+        if self.stops.get(run_id) == AT_ONCE:
+            del self.stops[run_id]  # it was put down, and goes on now
         self._drivers[run_id] = driver
         self._tasks[run_id] = asyncio.create_task(self._work(driver), name=f"run {run_id}")
 
@@ -270,6 +276,8 @@ class ActiveRuns:
                 raise
         finally:
             self.slots.release(driver)
+            if driver.resources.any_open:
+                await asyncio.shield(driver.resources.close())
             self.forget(driver, result)
 
     async def _drive(self, driver: Driver) -> None:
@@ -337,6 +345,9 @@ class ActiveRuns:
                 self.observers.tell(run, driver.flow.machine, entry)
         if self._listeners:
             self._announce(run.id)
+        for entry in entries:
+            if type(entry.body) is Noted and entry.body.topic == VERDICT:
+                driver.verdicts.append(entry.body.body)
         last = entries[-1].body
         if type(last) is Moved:
             if driver.telling and driver.flow.tells:
@@ -396,6 +407,20 @@ class ActiveRuns:
         """The driver of a run in this process, and its task."""
         driver = self._drivers.get(run_id)
         return (driver, self._tasks[run_id]) if driver is not None else None
+
+    def halts(self, run: Run) -> bool:
+        """Whether a run is to be put down here, as it stands."""
+        if self.stopping or not self.stops:
+            return self.stopping
+        stop = self.stops.get(run.id)
+        if stop is None or not stop.reached(run):
+            return False
+        self.stops[run.id] = AT_ONCE
+        return True
+
+    def drivers(self) -> list[Driver]:
+        """The drivers of this process."""
+        return list(self._drivers.values())
 
     def runs_under_way(self) -> list[str]:
         """Ids of the runs under way in this process."""

@@ -48,16 +48,17 @@ async def acts_of(run: Run, withheld: Sequence[Body], blob: Blob, by: str | None
     for key, outcome in settled.items():
         if key in replacing or (by is not None and outcome.get("by") != by):
             continue
-        effect = await _effect_of(outcome, blob)
+        effect = await effect_of(outcome, blob)
         if "instead" in outcome:  # what a person has put in its place
             performed = settled[outcome["instead"]]
-            acts.append(Act(key, await _effect_of(performed, blob), performed, asked=effect))
+            acts.append(Act(key, await effect_of(performed, blob), performed, asked=effect))
         else:
             acts.append(Act(key, effect, outcome))
     return acts
 
 
-async def _effect_of(outcome: Mapping[str, Any], blob: Blob) -> Effect:
+async def effect_of(outcome: Mapping[str, Any], blob: Blob) -> Effect:
+    """The effect of a settled line: its tool, and its arguments unless they were purged."""
     args = outcome.get("args") or {}
     if set(args) == {"$blob", "size"}:
         raw = await blob(args["$blob"])

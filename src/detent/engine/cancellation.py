@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from detent.engine import moves
 from detent.engine.driver import Driver
 from detent.engine.family import children
+from detent.engine.finishing import is_finishing
 from detent.engine.journal_reader import load
 from detent.engine.ports import Cancellation
 from detent.engine.user_errors import ChildrenWaiting
@@ -130,6 +131,8 @@ async def end(active: ActiveRuns, run_id: str, cancellation: Cancellation, stopp
     await driver.commit(*over, moves.cancelled(flow, run, cancellation._replace(undo=rolls_back)))
     if rolls_back:
         await active.store.park(driver.lease)
+    elif is_finishing(run):
+        active.launch(driver)
     return True
 
 
@@ -157,6 +160,7 @@ class _Unknown:
 
     machine = None
     undoing = None
+    at_end = None
     tools = ()
 
     def __init__(self, name: str) -> None:

@@ -21,7 +21,7 @@ from detent.kernel.entries import ChildEnded
 from detent.kernel.errors import ConfigurationError, Fenced, RunBusy, RunExists, RunStateError
 from detent.kernel.ids import check_key, child_ids
 from detent.kernel.run import Run
-from detent.kernel.run_config import STEPS
+from detent.kernel.run_config import KEY, STEPS
 from detent.kernel.status import Status
 from detent.kernel.view import View
 
@@ -62,7 +62,7 @@ async def run_children(
     if len(set(keys)) != len(keys):
         raise ConfigurationError(f"Children of one step need different keys; got {keys}.")
     ids = {key: child_ids(driver.run.id, key) for key in keys}
-    inherited = {key: value for key, value in driver.run.config.items() if key != STEPS}
+    inherited = {key: value for key, value in driver.run.config.items() if key not in (STEPS, KEY)}
     if undoing_now(driver.flow, driver.run):
         inherited[UNDOES] = True
     gate = asyncio.Semaphore(limit) if limit else None

@@ -18,6 +18,7 @@ from detent.kernel.errors import (
     ConfigurationError,
     DefinitionChanged,
     Fenced,
+    ReplayedRun,
     RunBusy,
     RunDamaged,
     RunNotFound,
@@ -26,6 +27,7 @@ from detent.kernel.errors import (
 )
 from detent.kernel.plain import to_plain
 from detent.kernel.run import Run
+from detent.kernel.run_config import REPLAYED
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
@@ -90,6 +92,9 @@ async def _standing(
             await active.prepare(flow)
         if run.seq != lease.seq:
             raise Fenced(run.id, lease.epoch, lease.seq)
+        plays = active.tape is not None and active.tape.plays
+        if run.config.get(REPLAYED) and not run.status.is_end and not plays:
+            raise ReplayedRun(run.id)  # kept by a version that kept replayed runs
         if adopted and run.parent is not None and run.status is Status.RUNNING:
             parent = active.driver_of(run.parent)  # so that its budget covers the child as before
         carried = await migration(active, run, flow)

@@ -1,4 +1,4 @@
-"""Commands of people and other processes on a run: release, resolve, reopen. `cancellation` has cancel."""
+"""Commands of people on a run: release, resolve, reopen, verdict. `cancellation` has cancel."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import claims
-from detent.engine.confirmation import CONFIRM, check_answer, kept_answer
+from detent.engine.confirmation import check_answer, kept_answer, key_of
 from detent.engine.driver import Driver
-from detent.engine.effects import AGAIN, HAPPENED, SKIP
+from detent.engine.effects import AGAIN, HAPPENED, SKIP, args_of
+from detent.engine.exclusive import take
 from detent.engine.journal_reader import load, read
+from detent.engine.verdicts import verdict_note
 from detent.kernel import checks
 from detent.kernel.budget import Budget
 from detent.kernel.entries import (
+    CONFIRM,
     Body,
     EffectDone,
     EffectFailed,
@@ -28,6 +31,7 @@ from detent.kernel.entries import (
 from detent.kernel.errors import (
     ConfigurationError,
     Fenced,
+    ReplayedRun,
     RunBusy,
     RunStateError,
 )
@@ -35,10 +39,12 @@ from detent.kernel.hold_token import HoldToken
 from detent.kernel.placeholders import uses_receipt
 from detent.kernel.plain import encode, to_plain
 from detent.kernel.run import Run
+from detent.kernel.run_config import KEY, REPLAYED
 from detent.kernel.status import REOPENABLE, Status
 
 if TYPE_CHECKING:
     from detent.engine.active_runs import ActiveRuns
+    from detent.engine.tools import Tool
 
 UNSAID: Any = object()
 """No receipt was given."""
@@ -155,13 +161,14 @@ async def release(active: ActiveRuns, run_id: str, answer: Any, hold: str, by: s
     plain = to_plain(answer)
     async with _answering(active, run_id, hold) as (driver, held):
         if held.choices and plain not in held.choices:
+            text = plain if isinstance(plain, str) else encode(plain)
             raise ConfigurationError(
-                f"'{plain}' is not an answer to '{held.name}' of run {run_id}. "
+                f"'{text}' is not an answer to '{held.name}' of run {run_id}. "
                 f"Answers: {', '.join(held.choices)}."
             )
         if held.why == CONFIRM:
             tool = driver.flow.tools.get(held.about["tool"], "effect")
-            check_answer(tool, plain)
+            check_answer(tool, await _shown_args(driver, tool, held), plain)
             plain = kept_answer(driver, tool, plain)
         bodies: list[Body] = [Released(held.name, plain, by)]
         if held.name in ("takeovers", "driver") and plain == "cancel":
@@ -169,6 +176,13 @@ async def release(active: ActiveRuns, run_id: str, answer: Any, hold: str, by: s
             bodies.append(Ended(Status.CANCELLED, why, by=by))
         await driver.commit(*bodies)
         _go_on(active, driver, drive)
+
+
+async def _shown_args(driver: Driver, tool: Tool, held: Held) -> dict[str, Any]:
+    """The arguments of the effect that a confirmation is about."""
+    key, proposal = key_of(held.name), driver.run.proposal
+    items = [] if proposal is None else proposal.effects
+    return await args_of(driver, tool, next(item for item in items if item["key"] == key))
 
 
 async def resolve(
@@ -211,6 +225,7 @@ async def reopen(
 
     Raises:
         RunStateError: the run cannot be reopened.
+        KeyTaken: another run with its `exclusive` key is open.
     """
     reason, by = checks.text("reason", reason), checks.name("by", by)
     row = await active.store.row(run_id)
@@ -218,6 +233,8 @@ async def reopen(
         raise RunStateError(f"Run {run_id} is {row.now.status.value} and cannot be reopened.")
     async with _claimed_patiently(active, run_id) as driver:
         run, machine = driver.run, driver.flow.machine
+        if run.config.get(REPLAYED):
+            raise ReplayedRun(run_id)
         if run.fingerprint != driver.flow.fingerprint:
             raise RunStateError(f"Run {run_id} ended under another definition; fork it instead.")
         state = run.state
@@ -232,8 +249,35 @@ async def reopen(
                 f"Run {run_id} has used up its {run.budget.exceeded(run.used())} budget; "
                 f"give it a larger one."
             )
+        if (key := run.config.get(KEY)) is not None:
+            await take(active.store, key, run_id)
         await driver.commit(Reopened(state, by, reason, budget.to_plain() if budget else None))
         _go_on(active, driver, drive)
+
+
+async def verdict(
+    active: ActiveRuns, run_id: str, state: Any, right: bool, why: str, visit: int | None, by: str
+) -> None:
+    """Record a person's verdict on a visit that a run has made, ended or not.
+
+    Raises:
+        ConfigurationError: the run has not made that visit.
+        RunBusy: another process drives the run.
+    """
+    by = checks.name("by", by)
+    if (under_way := active.under_way(run_id)) is not None:
+        driver, _ = under_way
+        note = await verdict_note(
+            active.store, driver.run, state, right, visit=visit, why=why, by=by, aside=True
+        )
+        await driver.commit_whole(note)  # its performer is told by its driver
+        return
+    async with _claimed_patiently(active, run_id) as driver:
+        note = await verdict_note(
+            active.store, driver.run, state, right, visit=visit, why=why, by=by, aside=True
+        )
+        await driver.commit(note)
+        await active.performer.judged(driver, driver.verdicts)
 
 
 async def _last_working(active: ActiveRuns, run_id: str, end: str) -> str:

@@ -15,19 +15,18 @@ from detent.engine.outcome import Effect
 from detent.engine.placeholders import written
 from detent.engine.tools import Tool
 from detent.kernel.effect_key import action_of, effect_key
-from detent.kernel.entries import Body, EffectSkipped, Held, Proposed
-from detent.kernel.errors import ConfigurationError
+from detent.kernel.entries import CONFIRM, EDITED, Body, EffectSkipped, Held, Proposed
+from detent.kernel.entries import DENIED as DENIED
+from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import brief, decode, digest, encode, writable
 
 if TYPE_CHECKING:
     from detent.engine.work import Work
 
-CONFIRM = "confirm"
-"""Kind of the hold, and beginning of its name."""
 YES, NO, EDIT = "yes", "no", "edit"
-DENIED, EDITED = "denied", "edited"
+ANSWERS = f'"{YES}", "{NO}", {{"{NO}": "<why>"}} or {{"{EDIT}": {{<arguments to change>}}}}'
 LONGEST_SHOWN = 20_000
-"""Characters of a preview that are shown."""
+"""Characters of the arguments, and of a preview, that are shown."""
 
 
 async def decide(
@@ -42,7 +41,9 @@ async def decide(
     shown = await _preview(tool, args)
     name = f"{CONFIRM}:{key}:{digest(shown, 8)}"
     if name not in run.answers:
-        about: dict[str, Any] = {"tool": tool.name, "args": brief(dict(args), tool.private)}
+        about: dict[str, Any] = {
+            "tool": tool.name, "args": brief(dict(args), tool.private, LONGEST_SHOWN)
+        }  # fmt: skip
         if shown is not None and not tool.private:
             about["shown"] = shown
         await driver.commit(*pending, Held(name, CONFIRM, item["confirm"], about=about))
@@ -57,17 +58,22 @@ async def decide(
             if raw is None:
                 raise ConfigurationError(f"What '{tool.name}' was changed to was purged meanwhile.")
             edited = decode(raw)
+        edited = tool.normal({**args, **edited})
+        if edited == tool.normal(args):  # nothing was changed
+            return True
         await driver.commit(*pending, *_edited(driver, tool, item, edited, by))
         return None
     reason = answer.get(NO) if isinstance(answer, Mapping) else None
     return EffectSkipped(key, tool.name, by, f"{DENIED}: {reason}" if reason else DENIED)
 
 
-def _edited(driver: Work, tool: Tool, item: Mapping[str, Any], args: Any, by: str) -> list[Body]:
+def _edited(
+    driver: Work, tool: Tool, item: Mapping[str, Any], args: Mapping[str, Any], by: str
+) -> list[Body]:
     """The effect that a person has put in the place of another, proposed by the person's word."""
     run, proposal = driver.run, driver.run.proposal
     step = run.state if proposal is None else proposal.step
-    effect = Effect(tool.name, tool.normal(args))
+    effect = Effect(tool.name, args)
     action = effect.identity(step)
     key = effect_key(action, run.visit, sum(action_of(settled) == action for settled in run.settled))
     plain = written(dict(effect.args))
@@ -80,19 +86,37 @@ def _edited(driver: Work, tool: Tool, item: Mapping[str, Any], args: Any, by: st
     return [skipped, Proposed(step, {}, [instead], by=by, round=run.round + 1, final=False, side=True)]
 
 
-def check_answer(tool: Tool, answer: Any) -> None:
-    """Raise `ConfigurationError` unless an answer is one that a confirmation takes."""
+def key_of(hold: str) -> str:
+    """The key of the effect that a confirmation of this name is about."""
+    return hold.removeprefix(f"{CONFIRM}:").rpartition(":")[0]
+
+
+def check_answer(tool: Tool, args: Mapping[str, Any], answer: Any) -> None:
+    """Raise `ConfigurationError` unless an answer is one that a confirmation takes.
+
+    `args` are the arguments that were shown; an edit may change some of them and keeps the others.
+    """
     if answer in (YES, NO):
         return
     if isinstance(answer, Mapping) and set(answer) == {NO} and isinstance(answer[NO], str):
         return
     if isinstance(answer, Mapping) and set(answer) == {EDIT} and isinstance(answer[EDIT], Mapping):
-        if problems := tool.misfits(answer[EDIT]):
-            raise ConfigurationError(f"'{tool.name}' does not take these arguments: {'; '.join(problems)}.")
+        if problems := _misfits(tool, args, answer[EDIT]):
+            raise ConfigurationError(f"'{tool.name}' cannot be changed like this: {'; '.join(problems)}.")
         return
-    raise ConfigurationError(
-        f'A confirmation takes "{YES}", "{NO}", {{"{NO}": "<why>"}} or {{"{EDIT}": {{<arguments>}}}}.'
-    )
+    raise ConfigurationError(f"A confirmation takes {ANSWERS}.")
+
+
+def _misfits(tool: Tool, args: Mapping[str, Any], edit: Mapping[str, Any]) -> list[str]:
+    """Problems that an edit brings into the arguments, each with the argument's name."""
+    known = list(tool.schema.get("properties") or args)
+    closed = tool.schema.get("additionalProperties") is False
+    if unknown := [name for name in edit if closed and name not in known]:
+        names = ", ".join(known) or "none"
+        return [f"it has no argument '{name}'.{nearest(name, known)} Arguments: {names}" for name in unknown]
+    before = tool.misfits(args)  # code may pass what an agent may not
+    after = tool.misfits({**args, **edit})
+    return [problem.removeprefix("/") for problem in after if problem not in before]
 
 
 def kept_answer(driver: Work, tool: Tool, answer: Any) -> Any:

@@ -15,15 +15,17 @@ from detent.engine.acts import Act, acts_of
 from detent.engine.calls import TimeLimit, call
 from detent.engine.confirmation import DENIED
 from detent.engine.notes import noted, tagged
-from detent.engine.offloaded import blob_of, kept_beside
+from detent.engine.offloaded import blob_of, dug, kept_beside, unfolded
 from detent.engine.outcome import Effect, Outcome, Receipt
 from detent.engine.placeholders import written
 from detent.engine.ports import Clock, TapeCall, TapeError
 from detent.engine.query_errors import error_again, error_facts
+from detent.engine.run_resources import resource_of
 from detent.engine.step import Step
 from detent.engine.step_failures import StepChanged, Transient
 from detent.engine.tools import Tool, Toolbox, ToolError
 from detent.engine.user_errors import Acting, located
+from detent.engine.verdicts import verdict_note
 from detent.kernel import checks
 from detent.kernel.budget import NOTHING, Budget, Spend
 from detent.kernel.caller import line_of
@@ -31,7 +33,6 @@ from detent.kernel.effect_key import action_of
 from detent.kernel.effect_key import effect_key as keyed
 from detent.kernel.entries import Body, EffectDone, Noted, Recorded
 from detent.kernel.errors import ConfigurationError, InvalidValue
-from detent.kernel.guards import dig
 from detent.kernel.placeholders import receipts_in
 from detent.kernel.plain import LONGEST_KEPT, brief, canonical, copied, decode, digest, encode, to_plain
 from detent.kernel.run import SEEN
@@ -336,8 +337,9 @@ class StepContext:
             )
 
         async def ask() -> Any:
+            resource = await resource_of(self._driver, tool)
             async with TimeLimit(tool.timeout):
-                return kept_answer(await call(tool.perform, tool.blocking, **args), tool.perform)
+                return kept_answer(await call(tool.perform, tool.blocking, *resource, **args), tool.perform)
 
         try:
             tape = self._driver.engine.tape
@@ -370,9 +372,10 @@ class StepContext:
         return {"tool": tool.name, "args": self._brief(tool, args), "answer": self._brief(tool, answer)}
 
     def _brief(self, tool: Tool, value: Any) -> Any:
-        if tool.private or len(text := encode(value)) <= LONGEST_KEPT:
-            return brief(value, tool.private)
-        return self.keep(text)
+        if tool.private:
+            return brief(value, private=True)
+        text = encode(value)
+        return value if len(text) <= LONGEST_KEPT else self.keep(text)
 
     async def once(
         self, key: str, work: Callable[[], Any], *, spend: Callable[[Any], Spend] | None = None
@@ -535,7 +538,7 @@ class StepContext:
             with nullcontext() if self.limit is None else self.limit.paused():
                 await driver.act(self, effects, side=side, **options)
             self._seen, self.emitted, self.looked, self.with_round = {}, (), (), ()
-            halted = driver.engine.stopping or driver.cancellation or driver.run.called_off
+            halted = driver.cancellation or driver.run.called_off or driver.engine.halts(driver.run)
             settled = driver.run.settled
             unsettled = driver.run.proposal is not None or any(key not in settled for key, _ in effects)
             if (unsettled and not driver.log.withheld) or halted or FROM_THE_TOP.get():
@@ -582,6 +585,7 @@ class StepContext:
         if resolved.wants_call:
             key = Effect(tool, to_plain(whole)).identity(self.step.name)
             first = (self._driver.effect_call(key, self.attempt),)
+        first += await resource_of(self._driver, resolved)
         async with TimeLimit(resolved.timeout):
             return kept_answer(
                 await call(resolved.perform, resolved.off_loop, *first, **whole), resolved.perform
@@ -647,7 +651,29 @@ class StepContext:
         body = {"message": str(message), "level": checks.text("level", level), "source": self.step_path}
         if metadata:
             body["metadata"] = to_plain(metadata)
-        self.emitted = [*self.emitted, Noted(OUTPUT, body)]
+        self._emit(Noted(OUTPUT, body))
+
+    def progress(self, done: float | None = None, of: float | None = None, text: str = "") -> None:
+        """Show those who watch how far the step has come; in no journal, and from any thread."""
+        self._driver.show_progress(self.step.name, done, of, text)
+
+    async def verdict(self, state: Any, right: bool, why: str = "", *, visit: int | None = None) -> None:
+        """Say whether an earlier visit of a state was right, by what is known now; the last one unless said.
+
+        Journaled with the step's outcome. If an agent performed that visit, it is evidence about the agent;
+        the first verdict on a visit counts.
+
+        Raises:
+            ConfigurationError: the run has not made that visit.
+        """
+        store, run = self._driver.engine.store, self._driver.run
+        author, waiting = self.step.name, self.emitted
+        self._emit(
+            await verdict_note(store, run, state, right, visit=visit, why=why, by=author, waiting=waiting)
+        )
+
+    def _emit(self, note: Noted) -> None:
+        self.emitted = [*self.emitted, note]
 
     async def note(self, topic: str, spend: Spend = NOTHING, **body: Any) -> None:
         """Write a note to the journal."""
@@ -670,37 +696,15 @@ class StepContext:
 
         Purged values are shown as null.
         """
-        if self._unfolded is not None:
-            return
-        data = dict(self._run.data)
-        for key, value in data.items():
-            if isinstance(value, Mapping) and set(value) == {"$blob", "size"}:
-                raw = await self.kept(value)
-                try:
-                    data[key] = None if raw is None else decode(raw)
-                except ValueError:
-                    continue  # not JSON
-        self._unfolded = data
+        if self._unfolded is None:
+            self._unfolded = await unfolded(self._run.data, self.kept)
 
     async def dig(self, dotted: str, default: Any = None) -> Any:
         """A value of the run's data by its dotted key, also inside offloaded JSON.
 
         `default` where the path ends early or leads through a purged value.
         """
-        value: Any = self._run.data
-        parts = dotted.split(".") if dotted else []
-        while True:
-            if isinstance(value, Mapping) and set(value) == {"$blob", "size"}:
-                raw = await self.kept(value)
-                if raw is None:
-                    return default
-                value = decode(raw)
-                continue
-            if not parts:
-                return copied(value)
-            value = dig(value, parts.pop(0), _ABSENT)
-            if value is _ABSENT:
-                return default
+        return await dug(self._run.data, dotted, default, self.kept)
 
     async def kept(self, reference: Mapping[str, Any]) -> bytes | None:
         """The kept value, or None when it was purged."""
@@ -720,6 +724,3 @@ def step_path(step: Step, run: Run) -> str:
     own: str = step.metadata.get("path", step.name)
     above = run.config.get(PATH) if run.config else None
     return f"{above}/{own}" if above else own
-
-
-_ABSENT = object()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from detent.engine import effects, further, logger, moves
@@ -60,7 +60,7 @@ class Home(Process, Protocol):
 class Driver(Work):
     """Drives one run."""
 
-    __slots__ = ("_acting", "_after", "_assignments")
+    __slots__ = ("_acting", "_after", "_assignments", "verdicts")
 
     def __init__(
         self, engine: Home, flow: Flow, run: Run, lease: Lease, parent: Driver | None = None
@@ -73,6 +73,8 @@ class Driver(Work):
         self._assignments: dict[str, Assignment] = {}
         self._acting: asyncio.Future[None] | None = None
         """The effect under way that a step has asked for."""
+        self.verdicts: list[Mapping[str, Any]] = []
+        """Committed verdicts on earlier visits that the performer is not told of yet."""
 
     # -- the loop -------------------------------------------------------------------------------------------
 
@@ -85,7 +87,7 @@ class Driver(Work):
 
             run.beside = await looked_beside(self.flow.beside, run, self.engine.store.blob)
         while run.status is Status.RUNNING:
-            if self.engine.stopping:
+            if self.engine.halts(run):
                 await self.engine.store.park(self.lease)
                 return
             if (self.cancellation is not None or run.called_off is not None) and await self._cancelled():
@@ -104,6 +106,9 @@ class Driver(Work):
             if self._after is not None and (run.steps > self._after[0] or run.status.is_end):
                 (_, after), self._after = self._after, None
                 await after()
+            if self.verdicts:
+                verdicts, self.verdicts = self.verdicts, []
+                await self.engine.performer.judged(self, verdicts)
 
     async def _cancelled(self) -> bool:
         """End the run or start its rollback, as its cancellation asks, unless an effect is unsettled."""
@@ -179,7 +184,7 @@ class Driver(Work):
             await self.log.flush()
             if self._acting is not None and await self._unwound(ctx, waiting):
                 return
-            if self.engine.stopping:
+            if self.engine.halts(run):
                 return  # they may just have been parked; resuming this run resumes them
             await self._hold(
                 Hold("children", "children", about={"runs": waiting.runs}), self.clock.elapsed() - began
@@ -356,7 +361,7 @@ class Driver(Work):
                 if budget.enforce:
                     if self._goes_on_by_code(limit):
                         limit = budget.exceeded(_without_spend(driver.spending.used()))
-                    if limit is not None:
+                    if limit is not None and not self._acted_on_next(limit):
                         await self._exhausted(limit, driver)
                         return True
                     driver = driver.parent
@@ -377,6 +382,15 @@ class Driver(Work):
             and limit not in self.flow.exhausted
             and (self.flow.by_code or self.engine.may_spend(self.flow, self.run))
         )
+
+    def _acted_on_next(self, limit: str) -> bool:
+        """Whether a limit is acted on in the next state, because only from there a move leads to its end."""
+        to, machine = self.flow.exhausted.get(limit), self.flow.machine
+        state = machine.state(self.run.state)
+        if to is None or machine.allows(state, to):
+            return False
+        following = [next_state for next_state in machine.allowed(state) if not machine.is_end(next_state)]
+        return bool(following) and all(machine.allows(next_state, to) for next_state in following)
 
     async def _exhausted(self, limit: str, driver: Driver, seconds: float = 0.0) -> None:
         reason = self.flow.exhausted_reasons.get(limit, f"{limit} budget used up")
@@ -429,7 +443,7 @@ class Driver(Work):
             await self.engine.slots.sleep(wait)
         finally:
             self.waiting_calls -= 1
-        return not self.engine.stopping
+        return not self.engine.halts(self.run)
 
 
 def _without_spend(used: dict[str, float]) -> dict[str, float]:

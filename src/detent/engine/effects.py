@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from detent.engine import confirmation, logger, moves
 from detent.engine.calls import TimeLimit, call, watched
 from detent.engine.context import StepContext, kept_answer
+from detent.engine.finishing import is_finishing
 from detent.engine.ports import LedgerLine, TapeCall, TapeError
+from detent.engine.run_resources import resource_of
 from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
 from detent.engine.user_errors import failure, message_of
 from detent.kernel.effect_key import action_of
@@ -59,7 +61,7 @@ async def _perform(driver: Work, opening: Sequence[Body], withhold: bool) -> Non
         if key in receipts or key in run.settled:
             continue
         tool = driver.flow.tools.get(item["tool"], "effect")
-        args = fill(await _args(driver, tool, item["args"]), _by_action(receipts))
+        args = await args_of(driver, tool, item, pending)
         line = await driver.engine.store.effect(run.id, key)
         if run.begun == key and not opening:
             if line is not None and not await _over(driver, line):
@@ -112,6 +114,16 @@ async def _perform(driver: Work, opening: Sequence[Body], withhold: bool) -> Non
             spend=spend,
         )
     await driver.commit(*pending, ending)
+
+
+async def args_of(
+    driver: Work, tool: Tool, item: Mapping[str, Any], pending: Sequence[Body] = ()
+) -> dict[str, Any]:
+    """The arguments of a proposed effect, with the receipts of the effects before it."""
+    args: dict[str, Any] = fill(
+        await _args(driver, tool, item["args"]), _by_action(_receipts(driver, pending))
+    )
+    return args
 
 
 async def _args(driver: Work, tool: Tool, args_or_blob: dict[str, Any]) -> dict[str, Any]:
@@ -190,6 +202,7 @@ async def _attempt(driver: Work, tool: Tool, key: str, args: dict[str, Any]) -> 
     try:
 
         async def act() -> Any:
+            resource = await resource_of(driver, tool)
             async with TimeLimit(tool.timeout):
                 if tool.wants_context:
                     assert driver.run.proposal is not None
@@ -200,7 +213,8 @@ async def _attempt(driver: Work, tool: Tool, key: str, args: dict[str, Any]) -> 
                     finally:
                         remarks.extend(ctx.emitted)
                 first = (driver.effect_call(key, number),) if tool.wants_call else ()
-                return _receipt(await call(tool.perform, tool.off_loop, *first, **args), tool.perform)
+                answer = await call(tool.perform, tool.off_loop, *first, *resource, **args)
+                return _receipt(answer, tool.perform)
 
         leases = driver.engine.leases
         with watched() as calls:
@@ -256,6 +270,13 @@ async def _did_not_happen(
     )
     failed = EffectFailed(key, tool.name, code, writable(message)[:2000], number, retry_at)
     proposal = driver.run.proposal
+    if not again and is_finishing(driver.run):
+        # No step can decide otherwise any more; a person may mend what is in the way.
+        assert proposal is not None
+        args = next(item["args"] for item in proposal.effects if item["key"] == key)
+        question = f"'{tool.name}' failed at the end of the run. Try again?"
+        await _ask_person(driver, tool, key, args, question, f"{code}: {message}")
+        return
     rest: list[Body] = []
     if not again and proposal is not None and not proposal.final:
         settled = {*driver.run.settled, key}
@@ -281,6 +302,10 @@ async def _settle(
     For a call that is still `running`, a probe's "not done" proves nothing.
     """
     attempts = driver.run.effect_attempts + 1 if number is None else number
+    if number is None and tool.stop is not None and not await _stopped(driver, tool, key, attempts):
+        question = f"A call of '{tool.name}' may still be under way and cannot be ended. Did it happen?"
+        await _ask_person(driver, tool, key, args, question, "the worker died")
+        return None
     if tool.probe is not None:
         receipt = await _probe(driver, tool, key, args, attempts)
         if receipt is NOT_DONE and not running:
@@ -316,13 +341,34 @@ async def _settle(
     return None
 
 
+async def _stopped(driver: Work, tool: Tool, key: str, attempt: int) -> bool:
+    """Whether nothing is left of an earlier call of an effect, in a worker that died."""
+    assert tool.stop is not None
+    await driver.confirm()
+    line = await driver.engine.store.effect(driver.run.id, key)
+    entries = [] if line is None else await driver.engine.store.entries(driver.run.id, line.seq - 1, 1)
+    facts = next((entry.body.facts for entry in entries if isinstance(entry.body, EffectBegun)), {})
+    try:
+        async with TimeLimit(tool.timeout or LONGEST_CALL):
+            await call(tool.stop, tool.off_loop, driver.effect_call(key, attempt, facts))
+    except (Fenced, StoreUnavailable):
+        raise
+    except Exception as error:
+        logger.warning("effect.stop_failed", run_id=driver.run.id, tool=tool.name, error=type(error).__name__)
+        return False
+    return True
+
+
 async def _rebuilt(driver: Work, tool: Tool, key: str, attempt: int) -> bool:
     """Whether the resource of an effect in doubt is again what it was before the effect."""
     assert tool.rebuild is not None
     await driver.confirm()
     try:
+        resource = await resource_of(driver, tool, anew=True)
         async with TimeLimit(tool.timeout):
-            await call(tool.rebuild, tool.off_loop, driver.effect_call(key, attempt))
+            await call(tool.rebuild, tool.off_loop, driver.effect_call(key, attempt), *resource)
+    except (Fenced, StoreUnavailable):
+        raise
     except Exception as error:
         logger.warning(
             "effect.rebuild_failed", run_id=driver.run.id, tool=tool.name, error=type(error).__name__
@@ -363,7 +409,8 @@ async def _probe(driver: Work, tool: Tool, key: str, args: dict[str, Any], attem
         await driver.clock.sleep(tool.retry.wait_before(number, driver.run.id))
         try:
             async with TimeLimit(tool.timeout):
-                receipt = await call(tool.probe, tool.off_loop, *first, **args)
+                resource = await resource_of(driver, tool)
+                receipt = await call(tool.probe, tool.off_loop, *first, *resource, **args)
                 return (
                     receipt if receipt is NOT_DONE or receipt is UNKNOWN else kept_answer(receipt, tool.probe)
                 )

@@ -13,23 +13,27 @@ from typing import Any
 from detent.engine import cancellation, children, commands, waking, worker
 from detent.engine.active_runs import ActiveRuns
 from detent.engine.clock import SystemClock
+from detent.engine.exclusive import check, take
 from detent.engine.flow import Flow
 from detent.engine.fork import Changes, fork_family, fork_run
+from detent.engine.interruption import go_on, interrupt
 from detent.engine.leases import Leases
 from detent.engine.offloaded import blob_of
 from detent.engine.performer import HandlerPerformer, Performer, PerformerSource
 from detent.engine.ports import USUAL_LEASE, Cancellation, Clock, Store, Tape
+from detent.engine.stops import AT_ONCE, stop_of
 from detent.kernel import checks
 from detent.kernel.budget import Budget
-from detent.kernel.entries import Entry
+from detent.kernel.entries import Ended, Entry
 from detent.kernel.errors import (
     ConfigurationError,
+    KeyTaken,
     RunBusy,
     RunStateError,
 )
 from detent.kernel.ids import ROOT, check_run_id
 from detent.kernel.run import Run
-from detent.kernel.run_config import FORCE, REPLAYED
+from detent.kernel.run_config import FORCE, KEY, REPLAYED
 from detent.kernel.status import Status
 
 
@@ -129,6 +133,7 @@ class Engine:
         force_deterministic: bool = False,
         beside: Iterable[bytes] = (),
         at: Any = None,
+        exclusive: str | None = None,
         drive: bool = True,
     ) -> str:
         """Start a run and return its id; it is durable from here on and under way unless `drive` is False.
@@ -136,6 +141,10 @@ class Engine:
         `at` names a state to begin in, in place of the machine's start; `data` must hold what it needs.
         `beside` are values to keep beside the journal; data refers to them as `kept_beside` says.
         `force_deterministic` keeps agents out of it and of all its children, whatever the configuration.
+        Of the runs started with one `exclusive` key, in whichever process, one can be open at a time.
+
+        Raises:
+            KeyTaken: another run with the same `exclusive` key is open.
         """
         if isinstance(flow, Flow):
             self.add_flow(flow)
@@ -148,10 +157,21 @@ class Engine:
         run_id = _new_id(run_id)
         if "." in run_id:
             config = {**config, ROOT: run_id}
+        if exclusive is not None:
+            await take(self.store, exclusive, run_id)
+            config = {**config, KEY: exclusive}
         driver = await self.active.create(
-            self.flow(flow), data, run_id, None, tags, budget, config, drive,
+            self.flow(flow), data, run_id, None, tags, budget, config, drive or exclusive is not None,
             tuple(blob_of(body) for body in beside), at,
         )  # fmt: skip
+        if exclusive is not None:
+            try:
+                await check(self.store, exclusive, run_id)
+            except KeyTaken as error:
+                await driver.commit(Ended(Status.CANCELLED, f"run {error.run_id} was first"))
+                raise
+            if not drive:
+                await self.active.let_go(driver)
         if drive:
             self.active.launch(driver)
         return driver.run.id
@@ -161,14 +181,34 @@ class Engine:
         run_id = await self.start(flow, data, **options)
         driver = self.active.driver_of(run_id)
         run = await driver.put_down() if driver is not None else None
-        return run if run is not None and run.status.is_end else await self.finish(run_id)
+        return run if run is not None and run.status.is_end else await self._finished(run_id, None)
 
-    async def finish(self, run_id: str, *, patience: float | None = None) -> Run:
-        """The run once it has ended, or once it waits for more than the clock.
+    async def finish(
+        self,
+        run_id: str,
+        *,
+        patience: float | None = None,
+        stop_at: Any = None,
+        stop_after: int | None = None,
+    ) -> Run:
+        """The run once it has ended, once it waits for more than the clock, or once it is interrupted.
 
         With `patience`, a wait for the clock longer than so many seconds is not waited for either. A run
-        nobody drives is taken up.
+        nobody drives is taken up. With `stop_at` the run is put down in that state, before its step is
+        performed; with `stop_after`, once it has made so many more moves. It stays open.
         """
+        go_on(self.active, run_id)
+        if stop_at is not None or stop_after is not None:
+            row = await self.store.row(run_id)
+            stop = stop_of(self.flow(row.flow), row.now.steps, stop_at, stop_after)
+            self.active.stops[run_id] = stop
+        try:
+            return await self._finished(run_id, patience)
+        finally:
+            if self.active.stops.get(run_id, AT_ONCE) != AT_ONCE:
+                del self.active.stops[run_id]
+
+    async def _finished(self, run_id: str, patience: float | None) -> Run:
         while True:
             driver = self.active.driver_of(run_id)
             if driver is not None:
@@ -176,7 +216,7 @@ class Engine:
                 if run is not None and run.status.is_end:
                     return run
             row = await self.store.row(run_id)
-            if row.now.status.is_end:
+            if row.now.status.is_end or self.active.stops.get(run_id) == AT_ONCE:
                 return await self.get(run_id)
             if row.now.status is Status.WAITING:
                 when = await worker.outlook(self.active, row)
@@ -192,7 +232,7 @@ class Engine:
                 return await self.get(run_id)
             else:
                 try:
-                    await self.resume(run_id)
+                    await worker.resume(self.active, run_id)
                 except RunBusy:
                     await self.active.changed(run_id, 0.1)
                 except RunStateError:
@@ -222,6 +262,7 @@ class Engine:
             RunBusy: another process drives the run.
             RunStateError: the run has ended, or waits for an answer.
         """
+        go_on(self.active, run_id)
         return await worker.resume(self.active, run_id)
 
     async def resume_all(self, *, flows: Iterable[str] | None = None) -> list[str]:
@@ -231,6 +272,17 @@ class Engine:
     async def serve(self, *, poll: float = 1.0) -> None:
         """Run as a worker: resume interrupted runs and fire due timers until `stop`."""
         await worker.serve(self.active, poll)
+
+    async def interrupt(self, run_id: str, *, grace: float = 5.0) -> None:
+        """Put a run under way in this process down at once, with its children; it stays open.
+
+        A model's reply under way is dropped. An effect gets `grace` seconds to end; after that it is in doubt
+        and settled when the run is resumed. Whoever waits in `finish` gets the run as it stands.
+
+        Raises:
+            RunStateError: the run is not under way in this process.
+        """
+        await interrupt(self.active, run_id, grace)
 
     async def cancel(
         self,
@@ -331,7 +383,16 @@ class Engine:
         """Continue a run that ended failed, degraded, cancelled or out of budget."""
         await commands.reopen(self.active, run_id, budget, reason, by, drive)
 
-    # -- what drivers and neighbours use --------------------------------------------------------------------
+    async def verdict(
+        self, run_id: str, state: Any, right: bool, *, why: str = "", visit: int | None = None,
+        by: str = "person",
+    ) -> None:  # fmt: skip
+        """Record a person's verdict on a visit of a state, the last one unless said.
+
+        The run goes on as it is. If an agent performed the visit, it is evidence about the agent, as
+        `StepContext.verdict` is.
+        """
+        await commands.verdict(self.active, run_id, state, right, why, visit, by)
 
 
 class _Duties:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -86,6 +87,8 @@ class Flow:
         on_failure: OnFailure | None = None,
         undoing: Any = None,
         closing: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
+        at_end: Callable[[Any], Iterable[Any]] | None = None,
+        resources: Mapping[str, Callable[[Any], AbstractAsyncContextManager[Any]]] | None = None,
     ) -> None:
         self.machine = machine
         self.name = name or machine.name
@@ -102,6 +105,10 @@ class Flow:
         """Called after the end of a run without a parent is committed."""
         self.closing = closing
         """Computes what is added to the data of a run that succeeds."""
+        self.resources = dict(resources or {})
+        """How each resource of a run is opened, from an `Opening` (see `run_resources`), by name."""
+        self.at_end = at_end
+        """From an `Ending` to the effects performed before a run ends, however it ends (see `finishing`)."""
         self.description = description
         self.tools = Toolbox(tools)
         self.data = data
@@ -218,6 +225,10 @@ class Flow:
         """Paths of the steps that a run has rolled back, which a fork must not count as done."""
         return frozenset()
 
+    async def partly_undone_by(self, store: Store, run_id: str) -> frozenset[str]:
+        """Paths of the steps of which a run has rolled back only a part."""
+        return frozenset()
+
     def done_by(self, past: Past) -> Iterable[str]:
         """Paths of the steps that a run has done."""
         return ()
@@ -249,6 +260,11 @@ class Flow:
                         self.tools.get(tool_name, kind)  # type: ignore[arg-type]
                     except ConfigurationError as error:
                         problems.append(MachineProblem("F04", f"step '{step.name}'", str(error)))
+        for tool in self.tools:
+            if tool.resource is not None and tool.resource not in self.resources:
+                hint = nearest(tool.resource, self.resources)
+                message = f"works on '{tool.resource}', which is no resource of the flow.{hint}"
+                problems.append(MachineProblem("F07", f"tool '{tool.name}'", message))
         for limit, state in self.exhausted.items():
             if limit not in LIMITS:
                 problems.append(

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from detent.engine import moves
 from detent.engine.derived import derived
+from detent.engine.finishing import finishing
 from detent.engine.flow import Flow
 from detent.engine.journal_reader import load
 from detent.engine.ports import Blob, Cancellation, Clock, Commit, Lease, Store
@@ -124,6 +125,8 @@ class Log:
                 bodies = tuple(moves.diverted(self.flow, self.run, bodies))
             if withheld := self._withheld:
                 self._withheld, bodies = (), (*withheld, *bodies)
+            if self.flow.at_end is not None:
+                bodies = tuple(finishing(self.flow, self.run, bodies, self.keep))
             if bodies:
                 await self._commit(bodies)
         except StoreError:

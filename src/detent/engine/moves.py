@@ -16,7 +16,15 @@ from detent.engine.tools import CALL
 from detent.kernel import checks
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.effect_key import action_of, effect_key
-from detent.kernel.entries import Body, EffectDone, Ended, Moved, Proposed, Recorded
+from detent.kernel.entries import (
+    Body,
+    EffectDone,
+    Ended,
+    Moved,
+    Proposed,
+    Recorded,
+    body_from_plain,
+)
 from detent.kernel.errors import (
     ConfigurationError,
     DetentError,
@@ -36,6 +44,8 @@ if TYPE_CHECKING:
 LONGEST_REASON = 200
 UNDOING = "cancelled_by"
 """Key in the data of a run that was cancelled and is rolling back: who cancelled it."""
+END = "$end"
+"""Key in the outcome of a proposal that is performed before the run ends: the entry that ends it."""
 UNDOES = "undoes"
 """Key in the configuration of runs that roll back another run, and of their descendants."""
 
@@ -227,6 +237,10 @@ def moving_from(
     `seconds` and `spend` are the share of the entries committed together with it. A move records the totals
     of the visit; an end records only amounts that no other entry holds.
     """
+    if END in proposal.outcome:
+        kept = proposal.outcome[END]
+        ending = body_from_plain(kept["kind"], kept["body"])
+        return ending._replace(duration=ending.duration + seconds) if isinstance(ending, Moved) else ending
     filled = fill(proposal.outcome, receipts)
     end = Status(filled["end"]) if "end" in filled else None
     if end is not None:

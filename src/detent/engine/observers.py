@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from detent.engine import logger
 from detent.engine.user_errors import failure
@@ -12,7 +15,7 @@ from detent.kernel import entries as journal
 from detent.kernel.entries import Entry, Moved
 from detent.kernel.errors import name_of
 from detent.kernel.machine import Machine
-from detent.kernel.plain import encode
+from detent.kernel.plain import copied, encode
 from detent.kernel.run import Run
 from detent.kernel.state_history import StateTransition
 
@@ -28,6 +31,15 @@ class StateMachineObserver(Protocol):
         """Totals after the transition."""
 
 
+class Progress(NamedTuple):
+    """How far a step or an effect has come, for display only."""
+
+    done: float | None = None
+    of: float | None = None
+    """What `done` will be at the end, if that is known."""
+    text: str = ""
+
+
 class Observers:
     """The observers of an engine, told in the order in which they were added."""
 
@@ -35,6 +47,7 @@ class Observers:
         self._all: list[tuple[Any, Any, Any, Any]] = []
         self._whole: list[tuple[Any, Callable[..., None]]] = []
         self._streams: list[tuple[Any, Callable[..., None]]] = []
+        self._progress: list[tuple[Any, Callable[..., None]]] = []
         for observer in observers:
             self.add(observer)
 
@@ -43,7 +56,7 @@ class Observers:
 
         `on_entry(run_id, flow, entry)`, `on_run_entry(run, entry)` with the run as it stands after the entry
         (to be looked at at once, not kept), `on_state_transition`, `on_metrics_update`, `on_stream(run_id,
-        flow, step, chunk)` or `on_run_stream(run, step, chunk)`.
+        flow, step, chunk)` or `on_run_stream(run, step, chunk)`, `on_progress(run_id, flow, step, progress)`.
         """
         methods = tuple(
             getattr(observer, name, None) for name in ("on_entry", "on_state_transition", "on_metrics_update")
@@ -52,11 +65,14 @@ class Observers:
         if stream is None and (plain := getattr(observer, "on_stream", None)) is not None:
             stream = _by_name(plain)
         whole = getattr(observer, "on_run_entry", None)
-        if not any(methods) and stream is None and whole is None:
+        progress = getattr(observer, "on_progress", None)
+        if not any(methods) and stream is None and whole is None and progress is None:
             raise TypeError(
                 f"{type(observer).__name__} observes nothing: it has neither on_entry, on_run_entry, "
-                f"on_state_transition, on_metrics_update nor on_stream."
+                f"on_state_transition, on_metrics_update, on_stream nor on_progress."
             )
+        if progress is not None:
+            self._progress.append((observer, progress))
         if whole is not None:
             self._whole.append((observer, whole))
         if any(methods):
@@ -84,12 +100,26 @@ class Observers:
     def stream(self, run: Run, step: str, chunk: Any) -> None:
         """Tell those who listen a piece of an agent's text, as it is being written."""
         for observer, method in self._streams:
-            try:
-                method(run, step, chunk)
-            except BaseException as error:
-                if failure(error) is None:
-                    raise
-                logger.error("observer.failed", observer=type(observer).__name__, error=type(error).__name__)
+            self._show(observer, method, run, step, chunk)
+
+    def progress(self, loop: AbstractEventLoop, run: Run, step: str, progress: Progress) -> None:
+        """Show progress to those who want to see it, on the event loop, from whichever thread it comes."""
+        for observer, method in self._progress:
+            facts = observer, method, run.id, run.flow, step, progress
+            if current_thread_runs(loop):
+                self._show(*facts)
+            else:
+                with suppress(RuntimeError):  # the loop is closed: a call outlived its engine
+                    loop.call_soon_threadsafe(self._show, *facts)
+
+    @staticmethod
+    def _show(observer: Any, method: Callable[..., None], *facts: Any) -> None:
+        try:
+            method(*facts)
+        except BaseException as error:
+            if failure(error) is None:
+                raise
+            logger.error("observer.failed", observer=type(observer).__name__, error=type(error).__name__)
 
     @staticmethod
     def _call(observer: Any, entry: Entry, method: Callable[..., None], *args: Any) -> None:
@@ -104,6 +134,14 @@ class Observers:
                 transition=entry.seq,
                 error=type(error).__name__,
             )
+
+
+def current_thread_runs(loop: AbstractEventLoop) -> bool:
+    """Whether this thread is the one in which a loop runs now."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 def _by_name(method: Callable[..., None]) -> Callable[[Run, str, Any], None]:
@@ -121,7 +159,7 @@ def transition_of(machine: Machine[Any], entry: Entry, body: Moved) -> StateTran
         machine.state(body.frm) if machine.has(body.frm) else body.frm,
         machine.state(body.to) if machine.has(body.to) else body.to,
         entry.at,
-        {},
+        copied(dict(body.set)),
         body.reason,
         body.duration,
         body.spend.tokens,

@@ -1,4 +1,4 @@
-"""Values handed to child runs that lie beside the journals: kept once, however many runs are handed them.
+"""Values that lie beside the journals, such as those handed to child runs, kept once for however many runs.
 
 A run's data says under one key which of its values these are; only flows whose data nobody outside writes
 have such a key. Whoever reads the run's `whole` data sees them in their place.
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from detent.engine.ports import Blob
 from detent.kernel.errors import ConfigurationError
-from detent.kernel.plain import decode, encode
+from detent.kernel.guards import dig
+from detent.kernel.plain import copied, decode, encode
 
 if TYPE_CHECKING:
     from detent.kernel.run import Run
@@ -92,3 +93,43 @@ def blob_of(body: bytes | str) -> Blob:
 def kept_beside(body: bytes) -> dict[str, Any]:
     """How data refers to a value kept beside the journal."""
     return {"$blob": hashlib.sha256(body).hexdigest(), "size": len(body)}
+
+
+Kept = Callable[[Mapping[str, Any]], Awaitable[bytes | None]]
+"""Gives the value that a reference in data stands for, or None when it was purged."""
+
+
+async def unfolded(data: Mapping[str, Any], kept: Kept) -> dict[str, Any]:
+    """Data with offloaded JSON values in their places; purged ones are null."""
+    whole = dict(data)
+    for key, value in data.items():
+        if _is_reference(value):
+            raw = await kept(value)
+            try:
+                whole[key] = None if raw is None else decode(raw)
+            except ValueError:
+                continue  # not JSON
+    return whole
+
+
+async def dug(data: Mapping[str, Any], dotted: str, default: Any, kept: Kept) -> Any:
+    """A copy of the value at a dotted key, also inside offloaded JSON; `default` where there is none."""
+    value: Any = data
+    parts = dotted.split(".") if dotted else []
+    while True:
+        if _is_reference(value):
+            raw = await kept(value)
+            if raw is None:
+                return default
+            value = decode(raw)
+        elif not parts:
+            return copied(value)
+        elif (value := dig(value, parts.pop(0), _ABSENT)) is _ABSENT:
+            return default
+
+
+def _is_reference(value: Any) -> bool:
+    return isinstance(value, Mapping) and set(value) == {"$blob", "size"}
+
+
+_ABSENT = object()

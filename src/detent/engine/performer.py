@@ -92,6 +92,9 @@ class Performer(Protocol):
     async def perform(self, driver: Work, assignment: Assignment, ctx: StepContext) -> Performed:
         """The outcome of a step that is not plain. An error may bring an `after` as well."""
 
+    async def judged(self, driver: Work, verdicts: Sequence[Mapping[str, Any]]) -> None:
+        """Verdicts on earlier visits of a run are committed. They cannot change the run's outcome."""
+
     async def close(self) -> None:
         """Finish what is under way; the store is still open."""
 
@@ -147,6 +150,9 @@ class HandlerPerformer:
         """Have an opaque step's handler called through the ledger."""
         outcome, _ = await called_through_ledger(assignment.step, ctx, await ctx.inputs())
         return Performed(outcome)
+
+    async def judged(self, driver: Work, verdicts: Sequence[Mapping[str, Any]]) -> None:
+        """Of no interest."""
 
     async def close(self) -> None:
         """Nothing is under way."""

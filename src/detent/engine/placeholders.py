@@ -14,9 +14,14 @@ from detent.engine.outcome import Receipt, Text
 from detent.kernel.placeholders import LITERAL, MARKS
 from detent.kernel.plain import DEEPEST, to_plain
 
+_LEAVES = frozenset({str, int, float, bool, type(None)})
+"""Types whose values hold no stand-ins."""
+
 
 def written(value: Any, path: str = "", depth: int = 0) -> Any:
     """A value as a proposal holds it: plain, stand-ins as such, their look-alikes as literals."""
+    if type(value) in _LEAVES:
+        return to_plain(value, path)
     if depth > DEEPEST:
         return to_plain(value, path, depth)  # which refuses it
     deeper = depth + 1

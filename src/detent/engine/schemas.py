@@ -470,7 +470,45 @@ def _validator(schema: Mapping[str, Any]) -> Any:
     return validator
 
 
+_SIMPLE: Mapping[str, tuple[type, ...]] = {
+    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "null": (type(None),),
+}  # fmt: skip
+_ANNOTATIONS = frozenset({"title", "description", "default", "examples"})
+_UNDERSTOOD = _ANNOTATIONS | {"type", "enum", "properties", "required", "additionalProperties", "items"}
+
+
+def _surely_fits(plain: Any, schema: Any) -> bool:
+    """Whether a plain value fits a schema of a few common keywords; False if only a validator can tell.
+
+    Most arguments of tools fit such a schema, and a validator takes ten times as long to find nothing.
+    """
+    if type(schema) is not dict or not schema.keys() <= _UNDERSTOOD:
+        return False
+    kind = schema.get("type")
+    if kind is None or type(kind) is not str:
+        return schema.keys() <= _ANNOTATIONS
+    if "enum" in schema:  # of texts alone: whether other values are equal is a question of its own
+        choices = schema["enum"]
+        if type(plain) is not str or type(choices) is not list or plain not in choices:
+            return False
+    if kind == "object":
+        parts, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+        required = schema.get("required", [])
+        if type(plain) is not dict or type(parts) is not dict or type(required) is not list:
+            return False
+        return all(name in plain for name in required) and all(
+            _surely_fits(item, parts[name]) if name in parts else others is True
+            for name, item in plain.items()
+        )
+    if kind == "array":
+        items = schema.get("items")
+        return type(plain) is list and (items is None or all(_surely_fits(item, items) for item in plain))
+    return type(plain) in _SIMPLE.get(kind, ())
+
+
 def _schema_misfits(plain: Any, schema: Mapping[str, Any], most: int) -> list[str]:
+    if _surely_fits(plain, schema):
+        return []
     import referencing.exceptions
 
     try:

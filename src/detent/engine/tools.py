@@ -11,7 +11,8 @@ import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from types import ModuleType
+from functools import lru_cache
+from types import MappingProxyType, ModuleType
 from typing import Any, Literal, NamedTuple
 
 from detent.kernel import checks
@@ -21,6 +22,14 @@ from detent.kernel.plain import to_plain
 from detent.kernel.policy import USUAL, BreakerPolicy, RetryPolicy
 
 Kind = Literal["query", "effect"]
+
+
+def _unseen(done: float | None = None, of: float | None = None, text: str = "") -> None:
+    """Nobody watches."""
+
+
+async def _unkept(**facts: Any) -> None:
+    """There is no journal."""
 
 
 class EffectCall(NamedTuple):
@@ -36,6 +45,12 @@ class EffectCall(NamedTuple):
     """Who proposed the effect: the step's `handler`, or an `agent`."""
     top: str = ""
     """The root of this run's tree; empty if the id tells it."""
+    progress: Callable[..., None] = _unseen
+    """`call.progress(done, of, text)` shows how far it has come to those who watch; it is not journaled."""
+    begun: Callable[..., Awaitable[None]] = _unkept
+    """`await call.begun(pid=…)` journals facts about the effect before it goes on, for `Tool.stop`."""
+    intent: Mapping[str, Any] = MappingProxyType({})
+    """Facts that an earlier call of the effect, in a worker that died, has journaled."""
 
     @property
     def family(self) -> str:
@@ -87,7 +102,13 @@ class Tool:
     """Effects: performing twice is the same as once."""
     rebuild: Callable[..., Any] | None = None
     """Effects on a resource of the run: takes the `EffectCall` and brings the resource back to what it was
-    before the effect, which is then performed again."""
+    before the effect, which is then performed again. A `resource` is opened anew first."""
+    stop: Callable[..., Any] | None = None
+    """Effects: takes the `EffectCall` of an effect in doubt, with its `intent`, and ends what is left of it;
+    asked before anything else is done about it. One that raises leaves it to a person."""
+    resource: str | None = None
+    """The resource of the run, declared by the flow, that it works on: its next argument, before those by
+    name. `probe` and `rebuild` get it too."""
     wants_call: bool = False
     """The first argument is an `EffectCall`, which has the effect's key."""
     probe_wants_call: bool = False
@@ -135,6 +156,11 @@ class Tool:
         if inspect.isgeneratorfunction(self.perform) or inspect.isasyncgenfunction(self.perform):
             raise ConfigurationError(f"Tool '{self.name}' is a generator: calling it would perform nothing.")
 
+    @property
+    def _leading(self) -> int:
+        """How many arguments come before those by name: the call, the resource."""
+        return self.wants_call + (self.resource is not None)
+
     def whole(self, ctx: Any, args: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments, with those supplied by the run."""
         return dict(args) if self.given is None else {**args, **self.given(ctx)}
@@ -153,7 +179,7 @@ class Tool:
             return self.arguments
         from detent.engine.schemas import schema_of_call
 
-        return schema_of_call(self.in_front_of or self.perform, skip=1 if self.wants_call else 0)
+        return schema_of_call(self.in_front_of or self.perform, skip=self._leading)
 
     def misfits(self, args: Mapping[str, Any]) -> list[str]:
         """Problems of arguments that an agent proposes."""
@@ -177,13 +203,24 @@ class Tool:
         """Raise `ConfigurationError` unless the tool takes these arguments."""
         if self.wants_context:
             return
-        first = (None,) if self.wants_call else ()
+        first = (None,) * self._leading
         try:
-            inspect.signature(self.perform).bind(*first, **args)
+            _signature(self.perform).bind(*first, **args)
         except TypeError as error:
             raise ConfigurationError(f"Tool '{self.name}' cannot be called like this: {error}.") from None
         except ValueError:  # a built-in without a signature
             return
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """A function's signature, read once; raises what `inspect.signature` raises."""
+    try:
+        return _read_signature(function)
+    except TypeError:  # not hashable
+        return inspect.signature(function)
+
+
+_read_signature = lru_cache(maxsize=1024)(inspect.signature)
 
 
 def _defaults(tool: Tool) -> dict[str, Any]:
@@ -196,7 +233,7 @@ def _defaults(tool: Tool) -> dict[str, Any]:
         }
     defaults: dict[str, Any] = {}
     try:
-        parameters = inspect.signature(tool.in_front_of or tool.perform).parameters
+        parameters = _signature(tool.in_front_of or tool.perform).parameters
     except (TypeError, ValueError):  # a built-in without a signature
         return defaults
     for name, parameter in parameters.items():

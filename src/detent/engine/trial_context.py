@@ -12,7 +12,7 @@ from detent.engine.outcome import Effect
 from detent.engine.tools import Tool
 from detent.engine.user_errors import Acting
 from detent.kernel.budget import NOTHING, Spend
-from detent.kernel.entries import Body
+from detent.kernel.entries import Body, Noted
 from detent.kernel.errors import DetentError
 
 if TYPE_CHECKING:
@@ -72,14 +72,17 @@ class TrialContext(StepContext):
         """As the step's own context has them."""
         return await self._home.acts(by)
 
+    def progress(self, done: float | None = None, of: float | None = None, text: str = "") -> None:
+        """Nothing: a trial is not the step."""
+
     async def inputs(self) -> dict[str, Any]:
         """As the step's own context has computed them."""
         return await self._home.inputs()
 
-    def emit(self, message: str, level: str = "info", **metadata: Any) -> None:
-        """Record a message, sent if the trial is adopted."""
-        super().emit(message, level, **metadata)
-        self.said.append(self.emitted[-1])
+    def _emit(self, note: Noted) -> None:
+        """Record a message or a verdict, sent if the trial is adopted."""
+        super()._emit(note)
+        self.said.append(note)
 
     async def perform(
         self, tool: str, /, *, effect_key: str | None = None, confirm: str | None = None, **args: Any

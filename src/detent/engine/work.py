@@ -7,8 +7,9 @@ This is what contexts, effects, performers and child runs know of a run under wa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, Protocol
 
 from detent.engine.breaker import Breakers
@@ -16,13 +17,15 @@ from detent.engine.concurrency import Slots
 from detent.engine.flow import Flow
 from detent.engine.leases import Leases
 from detent.engine.log import Log
-from detent.engine.observers import Observers
+from detent.engine.observers import Observers, Progress
 from detent.engine.ports import Cancellation, Clock, Lease, Store, Tape
+from detent.engine.run_resources import RunResources
 from detent.engine.spending import Spending
 from detent.engine.tools import EffectCall
 from detent.kernel.budget import Budget
-from detent.kernel.entries import Entry
+from detent.kernel.entries import EffectBegun, Entry
 from detent.kernel.ids import ROOT, guessed_root
+from detent.kernel.plain import to_plain
 from detent.kernel.run import Run
 from detent.kernel.run_config import ORIGIN
 
@@ -52,6 +55,9 @@ class Process(Protocol):
     def may_spend(self, flow: Flow, run: Run) -> bool:
         """True when performing steps of a run may cost tokens or money."""
 
+    def halts(self, run: Run) -> bool:
+        """Whether a run is to be put down here, as it stands."""
+
     def tell_once(self, event: str, about: str, **facts: Any) -> None:
         """Log a warning once per subject in this process."""
 
@@ -67,8 +73,8 @@ class Work:
 
     __slots__ = (
         "_lapses", "_waiters", "calls", "cancellation", "clock", "commit", "commit_whole", "engine", "family",
-        "flow", "in_slot", "keep", "lease", "log", "parent", "performing", "run", "slot_lock",
-        "spending", "task", "telling", "waiting_calls",
+        "flow", "in_slot", "keep", "lease", "log", "parent", "performing", "resources", "run",
+        "slot_lock", "spending", "task", "telling", "waiting_calls",
     )  # fmt: skip
 
     def __init__(
@@ -104,6 +110,8 @@ class Work:
         self.slot_lock: asyncio.Lock | None = None
         self.family: dict[str, Any] = {} if parent is None else parent.family
         """What the performer keeps for this run and its children while they are under way."""
+        self.resources = RunResources(self)
+        """What is open for the run's tools while it is under way here."""
         self.telling = True
         """Somebody may listen to what is told of every step; asked once a visit."""
 
@@ -125,11 +133,32 @@ class Work:
         """The root of the runs that a fork, or what is below it, came from; empty where it came from none."""
         return str(self.run.config.get(ORIGIN, ""))
 
-    def effect_call(self, key: str, attempt: int) -> EffectCall:
+    def show_progress(self, step: str, done: float | None, of: float | None, text: str) -> None:
+        """Show how far the work has come to those who watch; from any thread, and in no journal."""
+        if self.task is not None:
+            progress = Progress(done, of, text)
+            self.engine.observers.progress(self.task.get_loop(), self.run, step, progress)
+
+    async def _begun(self, key: str, facts: Mapping[str, Any]) -> None:
+        """Journal facts about the effect that is being performed."""
+        if self.run.begun != key or self.run.proposal is None:
+            return  # a call inside an opaque step, which is no effect of its own
+        line = await self.engine.store.effect(self.run.id, key)
+        assert line is not None
+        (entry,) = await self.engine.store.entries(self.run.id, after=line.seq - 1, limit=1)
+        assert isinstance(entry.body, EffectBegun)
+        await self.commit_whole(replace(entry.body, facts={**entry.body.facts, **to_plain(dict(facts))}))
+
+    def effect_call(self, key: str, attempt: int, intent: Mapping[str, Any] | None = None) -> EffectCall:
         """What a tool may know about a call of this run."""
         proposal = self.run.proposal
         by = proposal.by if proposal is not None else "handler"
-        return EffectCall(self.run.id, key, attempt, self.origin, by, str(self.run.config.get(ROOT, "")))
+        step = proposal.step if proposal is not None else self.run.state
+        return EffectCall(
+            self.run.id, key, attempt, self.origin, by, str(self.run.config.get(ROOT, "")),
+            lambda done=None, of=None, text="": self.show_progress(step, done, of, text),
+            lambda **facts: self._begun(key, facts), intent or {},
+        )  # fmt: skip
 
     @property
     def root(self) -> str:

@@ -11,6 +11,7 @@ from detent.engine import cancellation, claims, logger, waking
 from detent.engine.driver import Driver
 from detent.engine.journal_reader import load
 from detent.engine.ports import RunRow, Worker
+from detent.engine.stops import AT_ONCE
 from detent.kernel.errors import (
     Fenced,
     RunBusy,
@@ -134,10 +135,11 @@ async def _take_up(
         await active.store.park(lease)
         del active.dropped[run_id]
     while (room := active.room) > 0:
+        put_down = [run_id for run_id, stop in active.stops.items() if stop == AT_ONCE]
         claimed = await active.store.take(
             active.leases.me.id, min(room, BATCH), now=active.clock.now(), dead=dead,
             flows=active.flows if flows is None else [*flows],
-            skip=[*refused, *passed, *resumed, *active.taking],
+            skip=[*refused, *passed, *resumed, *active.taking, *put_down],
         )  # fmt: skip
         if not claimed:
             break

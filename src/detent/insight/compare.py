@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from detent.insight.formatting import columns, money, short, span, value
 from detent.insight.timeline import timeline
+from detent.insight.visits import FALLBACK
 from detent.kernel.entries import (
     AttemptFailed,
     Body,
@@ -290,7 +291,10 @@ def _rare(body: Body) -> _Facts:
     if isinstance(body, AttemptFailed):
         yield ("other", "error"), [body.step, body.attempt, body.error]
     elif isinstance(body, Recorded):
-        yield ("data", "answer"), {body.key: body.value}
+        value = body.value
+        if body.key == FALLBACK and isinstance(value, Mapping):  # its times differ in every run
+            value = {name: part for name, part in value.items() if not name.endswith("_ms")}
+        yield ("data", "answer"), {body.key: value}
     elif isinstance(body, Migrated):
         yield ("state", "state"), body.state
         yield ("other", "definition"), [body.machine, body.version, body.fingerprint]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from detent.kernel.budget import Spend
+from detent.kernel.placeholders import LITERAL, STAND_IN, TEXT
 from detent.kernel.plain import encode
 
 
@@ -45,15 +46,31 @@ def cost(spend: Spend) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """`1 token`, `2 tokens`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    """`1 token`, `2 tokens`, `3 entries`."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def value(plain: Any, limit: int = 60) -> str:
     """A plain value on one line, shortened if long; text unquoted, an offloaded value by its size."""
     if isinstance(plain, Mapping) and "$blob" in plain:
         return f"<{count(plain.get('size', 0), 'byte')} outside the journal>"
-    return short(plain if isinstance(plain, str) else encode(plain), limit)
+    shown = receipts_named(plain)
+    return short(shown if isinstance(shown, str) else encode(shown), limit)
+
+
+def receipts_named(plain: Any) -> Any:
+    """A value with names in place of what receipts are still to give: `<order of the receipt>`."""
+    if isinstance(plain, Mapping):
+        if set(plain) == {STAND_IN}:
+            path = str(plain[STAND_IN]).partition(".")[2]
+            return f"<{path} of the receipt>" if path else "<the receipt>"
+        if set(plain) == {TEXT}:
+            return "".join(str(receipts_named(part)) for part in plain[TEXT])
+        if set(plain) == {LITERAL}:
+            return {key: receipts_named(part) for key, part in plain[LITERAL].items()}
+        return {key: receipts_named(part) for key, part in plain.items()}
+    return [receipts_named(part) for part in plain] if isinstance(plain, list) else plain
 
 
 def short(text: str, limit: int) -> str:

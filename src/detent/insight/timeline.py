@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from detent.insight.effect_text import answer_text, call_text, calls_of, is_confirmation, skipped_text
 from detent.insight.formatting import columns, cost, count, short, span, value
+from detent.insight.visits import AGENT, FALLBACK
+from detent.insight.why import fallback_of
 from detent.kernel.entries import (
     AttemptFailed,
     Body,
@@ -140,10 +143,12 @@ class _Teller:
         text = f"waits for {_WAITS.get(body.why, body.why)}"
         if body.why == "children" and body.about.get("runs"):
             text += f": {', '.join(map(str, body.about['runs']))}"
-        elif body.name not in ("hold", "retry", "breaker"):
+        elif body.name not in ("hold", "retry", "breaker") and not is_confirmation(body):
             text += f" ('{short(body.name, 40)}')"
         if body.question:
             text += f": {short(body.question, 100)}"
+        if is_confirmation(body):
+            text += f" {call_text(str(body.about['tool']), body.about.get('args'))}"
         if body.choices:
             text += f" [{' / '.join(body.choices)}]"
         if body.wake_at is not None:
@@ -158,11 +163,12 @@ class _Teller:
     def _released(self, body: Released, entry: Entry) -> Told:
         held = self._answers.get(entry.seq)
         waited = entry.at - held.at if held is not None else None
-        name = "" if body.name == "hold" else f" '{short(body.name, 40)}'"
+        confirms = held is not None and isinstance(held.body, Held) and is_confirmation(held.body)
+        name = "" if body.name == "hold" or confirms else f" '{short(body.name, 40)}'"
         if body.answer is None:
             text = f"wait{name} over"
         else:
-            text = f"wait{name} answered: {value(body.answer)}"
+            text = f"wait{name} answered: {answer_text(body.answer)}"
         if waited is not None:
             text += f", after {span(waited)}"
         return body.by, text, waited
@@ -188,6 +194,7 @@ def _answers(journal: list[Entry]) -> dict[int, Entry]:
 
 _WAITS = {
     "person": "a person",
+    "confirm": "a person's word",
     "timer": "the clock",
     "children": "children",
     "attention": "attention",
@@ -221,11 +228,36 @@ def _moved(body: Moved, entry: Entry) -> Told:
         + _extra(
             f"attempt {body.attempt}" if body.attempt > 1 else "",
             "new iteration" if body.iteration else "",
+            _looked(body.looked),
+            _replaced(body.detail),
             cost(body.spend),
             f"run {body.status.value}" if body.status is not None else "",
         ),
         body.duration,
     )
+
+
+def _looked(looked: Iterable[Any]) -> str:
+    """The queries that were asked, each once."""
+    tools = dict.fromkeys(str(line.get("tool")) for line in looked)
+    return f"looked at {', '.join(tools)}" if tools else ""
+
+
+def _replaced(detail: Mapping[str, Any]) -> str:
+    """The agent that the handler has replaced, why, and where the two differed."""
+    fallback = fallback_of(detail)
+    if fallback is None:
+        return ""
+    model = (fallback.get("series") or {}).get("model_id")
+    text = f"in place of agent {model}" if model else "in place of the agent"
+    text += f": {str(fallback.get('fallback_reason')).replace('_', ' ')}"
+    error = fallback.get("agent_error") or fallback.get("error")
+    if isinstance(error, Mapping):
+        error = error.get("message") or error.get("type")
+    if error:
+        text += f", {short(str(error), 100)}"
+    places = [str(place.get("pointer") or "the whole") for place in fallback.get("validation_details") or ()]
+    return text + (f" at {', '.join(places[:3])}{' …' if len(places) > 3 else ''}" if places else "")
 
 
 def _again(retry_at: float | None, at: float) -> str:
@@ -242,9 +274,15 @@ def _attempt_failed(body: AttemptFailed, entry: Entry) -> Told:
 
 def _proposed(body: Proposed, entry: Entry) -> Told:
     tools = ", ".join(str(effect.get("tool")) for effect in body.effects)
+    if body.by not in ("handler", "agent", "engine"):  # a person has put it in the place of another
+        calls = ", ".join(call_text(str(item.get("tool")), item.get("args")) for item in body.effects)
+        return body.by, f"changed it to {calls}", None
     asked = "proposed" if body.final else f"asked in round {body.round} for"
     text = f"'{body.step}' {asked} {count(len(body.effects), 'effect')}: {tools}"
-    return body.by, text + _extra(cost(body.spend)), body.duration
+    # What belongs to the outcome is told with its move.
+    looked = "" if body.final else _looked(body.looked)
+    remarks = _extra(looked, "" if body.final else _replaced(body.detail), cost(body.spend))
+    return body.by, text + remarks, body.duration
 
 
 def _effect_begun(body: EffectBegun, entry: Entry) -> Told:
@@ -261,13 +299,26 @@ def _effect_failed(body: EffectFailed, entry: Entry) -> Told:
 
 
 def _effect_skipped(body: EffectSkipped, entry: Entry) -> Told:
-    return body.by, f"{body.tool} was skipped: the run goes on without it", None
+    return body.by, f"{body.tool} {skipped_text(body, name=False)}", None
 
 
 def _recorded(body: Recorded, entry: Entry) -> Told:
     if body.key.startswith(SEEN):
         return "step", "a query's answer kept for the rounds to come", None
+    if body.key.startswith(AGENT) and isinstance(body.value, Mapping):
+        return "agent", _reply(body.value) + _extra(cost(body.spend)), None
+    if body.key == FALLBACK and isinstance(body.value, Mapping):
+        return "engine", f"the handler goes on, {_replaced(body.value)}", None
     return "step", f"answer '{short(body.key, 60)}' kept" + _extra(cost(body.spend)), None
+
+
+def _reply(reply: Mapping[str, Any]) -> str:
+    """An agent's reply: the model, and the tools it called."""
+    model = f"{reply['model_id']} " if reply.get("model_id") else ""
+    tools = ", ".join(tool for tool, _ in calls_of(reply))
+    if reply.get("error"):
+        return f"{model}failed".strip()
+    return f"{model}asked for {tools}" if tools else f"{model}answered"
 
 
 def _child_ended(body: ChildEnded, entry: Entry) -> Told:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
+from detent.insight.effect_text import skipped_text
 from detent.kernel.entries import (
     AttemptFailed,
     EffectDone,
@@ -37,6 +38,8 @@ CALLS = "function_calls"
 
 AGENT = "agent/"
 """Prefix of the keys under which agents' answers are kept."""
+FALLBACK = "fallback"
+"""Key under which it is kept that the handler goes on in an agent's place."""
 
 Blobs: TypeAlias = Mapping[str, bytes]
 
@@ -219,7 +222,7 @@ class _Visit:
             else:
                 self.failed[body.key] = body.attempts
         elif isinstance(body, EffectSkipped):
-            self._call(body.key, body.tool, success=False, error_message="skipped by a person")
+            self._call(body.key, body.tool, success=False, error_message=skipped_text(body))
 
     def _done(self, body: EffectDone) -> None:
         attempts = self.failed.pop(body.key, 0) + 1

@@ -10,10 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Literal
 
+from detent.insight.effect_text import answer_text, call_text, calls_of, how_skipped
 from detent.insight.formatting import cost, count, short, span, value
 from detent.insight.table import Source, Table
+from detent.insight.visits import AGENT, FALLBACK
 from detent.kernel.budget import NOTHING, Spend
+from detent.kernel.effect_key import action_of
 from detent.kernel.entries import (
+    CONFIRM,
     AttemptFailed,
     CalledOff,
     ChildEnded,
@@ -28,10 +32,12 @@ from detent.kernel.entries import (
     Migrated,
     Moved,
     Proposed,
+    Recorded,
     Released,
     Reopened,
 )
 from detent.kernel.machine import Machine
+from detent.kernel.placeholders import fill
 from detent.kernel.plain import copied
 from detent.kernel.run import Run
 
@@ -83,7 +89,13 @@ class Performed:
     tool: str
     args: Any = None
     how: str = "pending"
-    """performed, probed, told, reused, skipped, failed; in doubt or pending until settled."""
+    """performed, probed, told, reused, denied, edited, skipped, failed; in doubt or pending until settled."""
+    by: str | None = None
+    """Who denied, changed or skipped it."""
+    reason: str | None = None
+    """Why it was denied or skipped."""
+    asked: Any = None
+    """The arguments that were asked for, if a person has changed them."""
     receipt: Any = None
     failures: tuple[str, ...] = ()
     """Failed attempts, as `code: message`."""
@@ -170,6 +182,13 @@ class _Reader:
         self.decisions: list[Decision] = []
         self._proposed: Entry | None = None
         self._effects: dict[str, Performed] = {}
+        """Effects of the visit, by key."""
+        self._looked: list[Look] = []
+        """Queries asked in the rounds of the visit."""
+        self._agent: Mapping[str, Any] = {}
+        """The agent's last reply in the visit."""
+        self._fell_back = False
+        """Whether a fallback in the visit is among the decisions."""
         self._failures: list[str] = []
         self._children: dict[str, str] = {}
         self._waits: dict[str, int] = {}
@@ -189,6 +208,8 @@ class _Reader:
             self._failures.append(_line(body.error, body.message))
         elif isinstance(body, Proposed):
             self._propose(entry, body)
+        elif isinstance(body, Recorded):
+            self._recorded(entry, body, state)
         elif isinstance(body, EffectBegun | EffectDone | EffectFailed | EffectSkipped):
             self._effect(entry, body, state)
         elif isinstance(body, ChildEnded):
@@ -207,15 +228,15 @@ class _Reader:
     # -- kinds ----------------------------------------------------------------------------------------------
 
     def _moved(self, entry: Entry, body: Moved, changes: tuple[Change, ...]) -> None:
-        if self._proposed is None:
-            self._fallback(entry, body.detail, body.frm)
+        self._fallback(entry, body.detail, body.frm)
         status = body.status.value if body.status is not None else None
         self._add(
             Decision(
                 entry.seq, entry.at, "move" if status is None else "end", body.frm, body.to, body.by,
                 body.reason, body.event, status, body.attempt, tuple(self._failures), body.duration,
-                body.spend, changes, _looks(body.looked), self._alternatives(body.frm, body.to, body.event),
-                self._performed(), self._ended_children(), detail=body.detail or None,
+                body.spend, changes, self._looks(body.looked),
+                self._alternatives(body.frm, body.to, body.event), self._performed(), self._ended_children(),
+                detail=body.detail or None,
             )
         )  # fmt: skip
         self._leave()
@@ -224,14 +245,14 @@ class _Reader:
         self, entry: Entry, body: Ended, state: str, changes: tuple[Change, ...], spent: Spend, seconds: float
     ) -> None:
         proposal = self._proposed.body if self._proposed is not None else None
-        looked = _looks(proposal.looked) if isinstance(proposal, Proposed) else ()
         detail = dict(proposal.detail) if isinstance(proposal, Proposed) else {}
+        self._fallback(entry, body.detail, state)
         if body.error:
             detail["error"] = body.error
         self._add(
             Decision(
                 entry.seq, entry.at, "end", state, None, body.by, body.reason, None, body.status.value,
-                body.attempt, tuple(self._failures), seconds, spent, changes, looked,
+                body.attempt, tuple(self._failures), seconds, spent, changes, self._looks(body.looked),
                 self._alternatives(state, None, None), self._performed(), self._ended_children(),
                 detail=detail or None,
             )
@@ -240,11 +261,20 @@ class _Reader:
 
     def _propose(self, entry: Entry, body: Proposed) -> None:
         self._proposed = entry
-        self._effects = {
-            effect["key"]: Performed(effect["key"], effect["tool"], effect.get("args"))
-            for effect in body.effects
-        }
+        self._looked += [look for look in _looks(body.looked) if look not in self._looked]
+        for effect in body.effects:
+            key = effect["key"]
+            known = self._effects.get(key, Performed(key, effect["tool"]))
+            self._effects[key] = replace(known, args=effect.get("args"))
         self._fallback(entry, body.detail, self._run.state)
+
+    def _recorded(self, entry: Entry, body: Recorded, state: str) -> None:
+        if not isinstance(body.value, Mapping):
+            return
+        if body.key.startswith(AGENT):
+            self._agent = body.value
+        elif body.key == FALLBACK:
+            self._fallback(entry, body.value, state)
 
     def _effect(
         self, entry: Entry, body: EffectBegun | EffectDone | EffectFailed | EffectSkipped, state: str
@@ -256,10 +286,16 @@ class _Reader:
             now, settled = replace(known, how="in doubt"), False
         elif isinstance(body, EffectDone):
             by = "person" if body.how == "told" else "engine"
-            now = replace(known, how=body.how, receipt=body.receipt, duration=body.duration)
+            args = self._filled(known.args)
+            now = replace(known, args=args, how=body.how, receipt=body.receipt, duration=body.duration)
         elif isinstance(body, EffectSkipped):
             by = body.by
-            now = replace(known, how="skipped")
+            how, why_not = how_skipped(body)
+            now = replace(known, how=how, by=body.by, reason=why_not or None)
+            if body.instead is not None:  # shown with the effect that a person has put in its place
+                self._effects.pop(body.key, None)
+                self._effects[body.instead] = Performed(body.instead, body.tool, by=body.by, asked=known.args)
+                return
         else:
             by = "person" if body.code == "told" else "engine"
             reason, settled = _line(body.code, body.message), body.retry_at is None
@@ -276,7 +312,15 @@ class _Reader:
                 )
             )  # fmt: skip
         if isinstance(body, EffectFailed) and settled:  # the step is asked once more
-            self._proposed, self._effects = None, {}
+            self._proposed = None
+
+    def _filled(self, args: Any) -> Any:
+        """Arguments with what the receipts of earlier effects gave."""
+        receipts = {action_of(key): effect.receipt for key, effect in self._effects.items()}
+        try:
+            return fill(args, receipts)
+        except KeyError:  # the receipt of an effect in an earlier visit
+            return args
 
     def _held(self, entry: Entry, body: Held) -> None:
         self._waits[body.name] = len(self.decisions)
@@ -322,8 +366,9 @@ class _Reader:
     def _fallback(self, entry: Entry, detail: Mapping[str, Any], state: str) -> None:
         """Add a decision for a fallback, when the agent's answer was not used."""
         fallback = fallback_of(detail)
-        if fallback is None:
+        if fallback is None or self._fell_back:
             return
+        self._fell_back = True
         error = fallback.get("agent_error") or fallback.get("error")
         reason = str(fallback.get("fallback_reason") or fallback.get("reason") or "fallback")
         if reason in UNASKED and isinstance(error, Mapping):
@@ -332,18 +377,29 @@ class _Reader:
             Decision(
                 entry.seq, entry.at, "fallback", state, "handler", "engine", reason,
                 failures=(_error_text(error),) if error else (),
-                detail=fallback,
+                detail={**fallback, **self._agents_word(fallback)},
             )
         )  # fmt: skip
 
+    def _agents_word(self, fallback: Mapping[str, Any]) -> dict[str, Any]:
+        """The model that was asked, and its last reply: the calls, or the answer."""
+        if not fallback.get("attempts") or not self._agent:
+            return {}
+        words = {name: self._agent.get(name) for name in ("model_id", "calls", "output")}
+        return {"agent": {name: word for name, word in words.items() if word}}
+
     # -- parts ----------------------------------------------------------------------------------------------
+
+    def _looks(self, looked: Iterable[Mapping[str, Any]]) -> tuple[Look, ...]:
+        """Queries of all rounds, then those asked since the last one."""
+        return (*self._looked, *(look for look in _looks(looked) if look not in self._looked))
 
     def _add(self, decision: Decision) -> None:
         self.decisions.append(decision)
 
     def _leave(self) -> None:
         self._proposed, self._effects, self._failures, self._children = None, {}, [], {}
-        self._waits = {}
+        self._looked, self._agent, self._fell_back, self._waits = [], {}, False, {}
 
     def _performed(self) -> tuple[Performed, ...]:
         return tuple(self._effects.values())
@@ -430,7 +486,7 @@ def render(decisions: Iterable[Decision]) -> str:
     return "\n\n".join(blocks)
 
 
-UNASKED = ("no_executor", "no_intent")
+UNASKED = ("no_executor", "no_intent", "operator")
 """Reasons of a fallback for which no agent was asked."""
 MOST_CHILDREN = 10
 """Most children listed for one decision; of more, only unsuccessful ones are listed, at most this many."""
@@ -455,17 +511,20 @@ def _block(decision: Decision) -> list[str]:
         say("because", short(decision.reason, 200))
     if decision.question:
         say("asked", short(decision.question, 200))
+    if decision.kind == "hold" and (about := _about(decision)):
+        say("about", about)
     if decision.kind not in ("fallback", "effect"):
         say("decided by", _maker(decision))
-    for failure in decision.failures:
-        heard = "no agent" if decision.reason in UNASKED else "agent said"
-        say("failed first" if decision.kind != "fallback" else heard, short(failure, 160))
+        for record in (decision.detail or {}).get("then", ()):
+            say("then", _further(record))
     if decision.kind == "fallback":
-        for label, text in _disagreement(decision.detail or {}):
+        for label, text in _replaced(decision.detail or {}):
             say(label, text)
+    for failure in decision.failures:
+        heard = "no agent" if decision.reason in UNASKED else "agent error"
+        say("failed first" if decision.kind != "fallback" else heard, short(failure, 160))
     for look in decision.looked:
-        args = f"({value(look.args, 80)})" if look.args else ""
-        say("looked at", f"{look.tool}{args} → {value(look.answer, 100)}")
+        say("looked at", f"{call_text(look.tool, look.args)} → {value(look.answer, 100)}")
     for change in decision.changed:
         if change.added:
             say("added", f"{change.key} + {value(change.after, 100)}")
@@ -486,8 +545,34 @@ def _block(decision: Decision) -> list[str]:
     return lines
 
 
-def _disagreement(detail: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Where an agent's answer differed from the handler's, or why a validator rejected it."""
+def _further(record: Mapping[str, Any]) -> str:
+    """Who performed a further step of the visit."""
+    if record.get("fallback_used"):
+        by = f"the handler, not the agent: {str(record.get('fallback_reason')).replace('_', ' ')}"
+    elif record.get("mode_used") == "agent":
+        by = f"the agent ({record.get('autonomy_level')})"
+    else:
+        by = "the handler"
+    return f"{record.get('step')}, by {by}"
+
+
+def _about(decision: Decision) -> str:
+    """The effect that a hold is about, if it is about one."""
+    detail = decision.detail or {}
+    return call_text(str(detail["tool"]), detail.get("args"), 200) if "tool" in detail else ""
+
+
+def _replaced(detail: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The agent that was replaced, its last word, and where that differed or why it was rejected."""
+    agent = detail.get("agent") or {}
+    if agent:
+        level = detail.get("autonomy_level")
+        yield "agent", ", ".join(str(part) for part in (agent.get("model_id"), level) if part)
+    calls = calls_of(agent)
+    for tool, args in calls:
+        yield "it asked for", call_text(tool, args)
+    if agent.get("output") is not None and not calls:
+        yield "it answered", value(agent["output"], 160)
     places = [str(at.get("pointer") or "the whole") for at in detail.get("validation_details") or ()]
     if places:
         more = detail.get("more_details", 0) + max(0, len(places) - 8)
@@ -511,14 +596,18 @@ def _gate(decision: Decision) -> str:
     }  # fmt: skip
     detail = decision.detail or {}
     level, check = detail.get("autonomy_level"), detail.get("check")
+    if level and isinstance(lowered := detail.get("lowered"), Mapping):
+        level = f"{level}, lowered from {lowered.get('was')} for this visit"
     return f"{level}: {checks[check]}" if decision.by == "agent" and level and check in checks else ""
 
 
 def _headline(decision: Decision) -> str:
     if decision.kind == "hold":
+        if (decision.detail or {}).get("tool") and decision.reason == f"waits for {CONFIRM}":
+            return f"{decision.state}  waits for a person's word"
         return f"{decision.state}  {decision.reason} '{decision.to}'"
     if decision.kind == "fallback":
-        return f"{decision.state}  fell back to the handler: {decision.reason}"
+        return f"{decision.state}  fell back to the handler: {str(decision.reason).replace('_', ' ')}"
     if decision.kind == "effect":
         return f"{decision.state}  effect {decision.to}"
     if decision.kind in ("cancellation", "migration", "fork", "reopening"):
@@ -533,7 +622,7 @@ def _maker(decision: Decision) -> str:
     if decision.kind == "hold":
         if not decision.answered:
             return "nobody yet"
-        answer = f": {value(decision.answer)}" if decision.answer is not None else ""
+        answer = f": {answer_text(decision.answer)}" if decision.answer is not None else ""
         return f"{decision.by}{answer}, after {span(decision.duration)}"
     gate = _gate(decision)
     parts = [f"{decision.by} ({gate})" if gate else decision.by]
@@ -546,14 +635,28 @@ def _maker(decision: Decision) -> str:
 
 
 def _effect_line(effect: Performed) -> str:
-    args = f"({value(effect.args, 80)})" if effect.args else ""
-    told = effect.how == "told"
-    text = f"{effect.tool}{args} {'confirmed by a person' if told else effect.how}"
+    text = f"{call_text(effect.tool, effect.args)} {_fate(effect)}"
     if effect.receipt is not None:
-        text += f"{':' if told else ' →'} {value(effect.receipt, 80)}"
-    if effect.failures:
-        text += f"; {count(len(effect.failures), 'failure')} first: {short(effect.failures[-1], 80)}"
+        text += f"{':' if effect.how == 'told' else ' →'} {value(effect.receipt, 80)}"
+    if effect.asked is not None:
+        text += f"; edited by {_person(effect.by)}, from {value(effect.asked, 80)}"
+    failures = effect.failures[:-1] if effect.how == "failed" else effect.failures
+    if failures:
+        text += f"; {count(len(failures), 'failure')} first: {short(failures[-1], 80)}"
     return text
+
+
+def _fate(effect: Performed) -> str:
+    """What became of an effect: `performed`, `denied by Ann: not today`, `failed: busy`."""
+    if effect.how == "told":
+        return "confirmed by a person"
+    reason = effect.failures[-1] if effect.how == "failed" and effect.failures else effect.reason
+    by = f" by {_person(effect.by)}" if effect.how in ("denied", "skipped") and effect.by != "engine" else ""
+    return effect.how + by + (f": {short(reason, 100)}" if reason else "")
+
+
+def _person(by: str | None) -> str:
+    return "a person" if by in (None, "person") else str(by)
 
 
 def _alternative_line(other: Alternative, decision: Decision) -> str:

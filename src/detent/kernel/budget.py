@@ -54,7 +54,7 @@ class Spend:
 
     def to_plain(self) -> dict[str, Any]:
         """As plain values, zeros left out."""
-        return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
+        return {name: value for name in _SPEND if (value := getattr(self, name))}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any] | None) -> Spend:
@@ -68,6 +68,9 @@ class Spend:
         if min(spend.input_tokens, spend.output_tokens, spend.cost_usd) < 0:
             raise ValueError(f"{dict(plain)} is not a spend: no part of it may be below 0.")
         return spend
+
+
+_SPEND = tuple(field.name for field in fields(Spend))
 
 
 def _written(input_tokens: int = 0, output_tokens: int = 0, cost_usd: float = 0.0) -> Spend:

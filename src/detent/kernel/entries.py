@@ -16,6 +16,10 @@ from detent.kernel.status import Status
 
 Plain = dict[str, Any]
 NOTHING_SAID: Mapping[str, Any] = MappingProxyType({})
+CONFIRM = "confirm"
+"""Why a run waits for a person's word on an effect, and the beginning of such a hold's name."""
+DENIED, EDITED = "denied", "edited"
+"""Beginning of why an effect was skipped: a person said no, or put another in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,8 @@ class EffectBegun:
     """Who performs it, where it cannot be stopped once begun."""
     seconds: float = 0.0
     """How long it may go on in that worker, should nobody hear of it any more."""
+    facts: Plain = field(default_factory=dict)
+    """What its tool has said about it since, such as the process it has started."""
 
 
 @dataclass(frozen=True, slots=True)

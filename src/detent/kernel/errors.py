@@ -103,6 +103,17 @@ class DefinitionChanged(ConfigurationError):
         )
 
 
+class ReplayedRun(ConfigurationError):
+    """A run cannot go on: its answers came from a recording, and nothing it did was performed."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(
+            f"Run {run_id} is the replay of a recording: nothing that its journal calls done was performed, "
+            f"so it cannot go on. Cancel it (detent cancel {run_id}) and start a new run."
+        )
+
+
 class BudgetExceededError(DetentError):
     """Something was asked for that the budget no longer covers."""
 
@@ -208,6 +219,19 @@ class RunStateError(DetentError):
     """The run is not in a condition in which this can be done."""
 
     exit_code = 2
+
+
+class KeyTaken(RunStateError):
+    """Another open run has the key of which only one run may be open."""
+
+    def __init__(self, key: str, run_id: str) -> None:
+        self.key = key
+        self.run_id = run_id
+        """The open run."""
+        super().__init__(
+            f"Run {run_id} is still open under '{key}', and only one may be. Finish it with "
+            f"`detent resume {run_id}`, or end it with `detent cancel {run_id}`."
+        )
 
 
 class HoldNotOpen(RunStateError):

@@ -21,16 +21,18 @@ LONGEST_KEPT = 2000
 """Characters of a value that the journal keeps as they are; of a longer one it keeps the hash."""
 
 
-def _encoder() -> Callable[[Any], str]:
+def _encoder(*, sort_keys: bool = False) -> Callable[[Any], str]:
     """Compact JSON at the speed of the C encoder, built once instead of at every call."""
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
-        return json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+        return json.JSONEncoder(
+            ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=sort_keys
+        ).encode
 
     def refuse(value: Any) -> Any:
         raise TypeError(f"A {type(value).__name__} is not a plain value.")
 
-    chunks = make(None, refuse, json.encoder.encode_basestring, None, ":", ",", False, False, False)
+    chunks = make(None, refuse, json.encoder.encode_basestring, None, ":", ",", sort_keys, False, False)
 
     def encoded(value: Any) -> str:
         return "".join(chunks(value, 0))
@@ -40,9 +42,7 @@ def _encoder() -> Callable[[Any], str]:
 
 _encode = _encoder()
 _encode_ascii = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-_encode_sorted = json.JSONEncoder(
-    ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=True
-).encode
+_encode_sorted = _encoder(sort_keys=True)
 
 _TEXTS = frozenset({str, bool, type(None)})
 """Types whose values are plain as they are."""
@@ -184,7 +184,12 @@ def decode(text: str | bytes) -> Any:
 
 def digest(value: Any, length: int = 64) -> str:
     """SHA-256 of the canonical text of a plain value, in hex."""
-    return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()[:length]
+    return text_digest(canonical(value), length)
+
+
+def text_digest(text: str, length: int = 64) -> str:
+    """SHA-256 of a text, in hex."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]
 
 
 def pointer_to(parts: Iterable[str | int]) -> str:
@@ -197,9 +202,9 @@ def pointer_part(part: str | int) -> str:
     return part.replace("~", "~0").replace("/", "~1") if isinstance(part, str) else str(part)
 
 
-def brief(value: Any, private: bool = False) -> Any:
+def brief(value: Any, private: bool = False, longest: int = LONGEST_KEPT) -> Any:
     """A plain value as the journal keeps it: itself when short and not private, else its hash and size."""
     text = encode(value)
-    if not private and len(text) <= LONGEST_KEPT:
+    if not private and len(text) <= longest:
         return value
     return {"$hash": hashlib.sha256(text.encode()).hexdigest()[:16], "size": len(text)}

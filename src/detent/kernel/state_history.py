@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, Self
 from detent.kernel.entries import Entry, Migrated, Moved, Reopened, Started
 from detent.kernel.errors import ConfigurationError, DetentError, InvalidTransitionError, name_of
 from detent.kernel.machine import Machine, S
-from detent.kernel.plain import to_plain
+from detent.kernel.plain import copied, to_plain
 
 SCHEMA_VERSION = 1
 """Version of the written form of a `StateHistory`."""
@@ -434,8 +434,9 @@ class StateHistory(Generic[S]):
                         unknown = name
                 frm, to = self._named(body.frm), self._named(body.to)
                 reason = _label(body.reason)
+                context = copied(dict(body.set))
                 self.history.append(
-                    StateTransition(frm, to, entry.at, {}, reason, body.duration, body.spend.tokens)
+                    StateTransition(frm, to, entry.at, context, reason, body.duration, body.spend.tokens)
                 )
                 self._state = to
                 self.iteration_count += body.iteration

@@ -178,7 +178,7 @@ class ConfiguredExecutors:
         return None
 
     def absent(self, provider: str | None = None) -> str | None:
-        """Why a provider, or the default one, cannot be asked: none is configured or its package is missing.
+        """Why a provider, or the default one, cannot be asked: none is there, or a package or key is missing.
 
         None where it can be, and where its settings are wrong, which is reported with them.
         """
@@ -187,8 +187,8 @@ class ConfiguredExecutors:
             return NO_MODEL
         try:
             entry = self.provider(name)
-            if entry.kind in KINDS:
-                self._model(entry)
+            if entry.kind in KINDS and not (available := self._model(entry).available()).ok:
+                return available.why_not
         except ConfigurationError as error:
             logger.debug("executor.refused", provider=name, error=str(error))
         except IntegrationMissing as error:

@@ -175,8 +175,11 @@ class Kind(Plug):
         """An observer that shows a run in progress; None: the usual display."""
         return None
 
-    async def tell_ending(self, workspace: Any, engine: Engine, run: Run) -> bool:
-        """Print the status of a run; False: leave it to the usual display."""
+    async def tell_ending(self, workspace: Any, engine: Engine, run: Run, told: str | None = None) -> bool:
+        """Print the status of a run; False: leave it to the usual display.
+
+        `told` is the error that `lines` has shown last (their `failure`) and need not be repeated.
+        """
         return False
 
     async def purge(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from detent.authoring.names import unique_match
 from detent.dispatch.dispatcher import DispatchSettings
 from detent.engine.tools import Tool, Toolbox
+from detent.insight.formatting import receipts_named
 from detent.kernel.budget import Budget
 from detent.kernel.entries import Entry, Moved, Proposed
 from detent.kernel.errors import ConfigurationError, nearest
@@ -79,8 +80,10 @@ class Trial:
 
 
 def shown_value(value: Any) -> str:
-    """A value for people, in one line."""
-    return json.dumps(value, ensure_ascii=False)
+    """A value for people, in one line; a part of a receipt that is still to come is named."""
+    shown = receipts_named(value)
+    is_receipt = shown is not value and isinstance(shown, str)
+    return str(shown) if is_receipt else json.dumps(shown, ensure_ascii=False)
 
 
 class Rehearsal:

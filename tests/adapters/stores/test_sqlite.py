@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from detent.adapters.stores.sqlite import SQLiteStore
-from detent.engine.ports import Store
-from detent.kernel.errors import Fenced, StoreTooNew, StoreUnavailable
+from detent.engine.ports import LedgerLine, Store
+from detent.kernel.errors import Fenced, RunNotFound, StoreClosed, StoreTooNew, StoreUnavailable
 from detent.testing.store_suite import DurableStoreSuite
 from detent.testing.store_trials.builders import commit, edge, new, sums
 
@@ -291,6 +291,51 @@ async def test_writing_alone_keeps_the_fence_and_survives_a_lock(path: Path) -> 
     blocker.close()
     assert (await store.row("r1")).seq == 3
     assert sums(await store.edges("flow")) == sums([edge(), edge()])
+    await store.close()
+
+
+async def test_a_row_is_read_at_once_what_other_connections_have_written_included(path: Path) -> None:
+    """Marks and ledger lines are read in the caller's thread, and are never older than the last commit."""
+    store, other = SQLiteStore(path), SQLiteStore(path)
+    for each in (store, other):
+        await each.open()
+    lease = await other.create(new("r1"))
+    assert await store.effect("r1", "k1") is None
+    await other.append(commit(lease, 1, ledger=(LedgerLine("k1", "shop.order", "begun", 2),)))
+    assert await store.effect("r1", "k1") == LedgerLine("k1", "shop.order", "begun", 2)
+    for version in range(3):
+        assert await store.mark("m") == ({"n": version} if version else None, version)
+        assert await other.set_mark("m", {"n": version + 1}, version)
+    with pytest.raises(RunNotFound):
+        await store.effect("r2", "k1")
+    for each in (store, other):
+        await each.close()
+    with pytest.raises(StoreClosed):
+        await store.mark("m")
+
+
+async def test_a_row_is_read_by_a_reader_where_reading_at_once_fails(path: Path) -> None:
+    """A lock, or whatever else keeps the caller's connection from reading, is waited for in a thread."""
+    store = SQLiteStore(path)
+    await store.open()
+    assert await store.set_mark("m", 1, 0)
+    assert await store.mark("m") == (1, 1)
+    assert store._direct is not None
+    store._direct.close()
+    assert await store.mark("m") == (1, 1)
+    await store.close()
+
+
+async def test_another_thread_never_reads_what_is_not_committed(path: Path) -> None:
+    """Only the thread that opened the store reads through the connection that it writes with."""
+    store = SQLiteStore(path)
+    await store.open()
+    assert await store.set_mark("m", 1, 0)
+    assert store._direct is not None
+    batch = store._direct.begin()
+    batch.connection.execute("UPDATE marks SET value = '2'")
+    assert await asyncio.to_thread(lambda: asyncio.run(store.mark("m"))) == (1, 1)
+    store._direct.rollback()
     await store.close()
 
 

@@ -113,7 +113,7 @@ def test_a_recording_that_does_not_fit_any_more_says_how_to_make_another(detent,
     result = detent("eval", "warranty", "--replay", str(RECORDED / "first-step"), "-s", "missing_info_001")
     assert result.code == 4
     assert "01-extract-serial, play: " in result.out
-    assert "missing_info_001.jsonl: asked for something else than recorded" in result.out
+    assert "missing_info_001.jsonl: asked for something other than what was recorded" in result.out
     assert "max_tokens" in result.out
     assert "record it anew with the same model: detent eval warranty --record first-step" in result.out
 

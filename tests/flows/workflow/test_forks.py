@@ -167,3 +167,33 @@ async def test_a_rollback_that_was_stopped_in_its_middle_counts_as_far_as_it_cam
         await engine.cancel("r")
         await engine.fork("r", new_id="f")
         assert (await engine.get("f")).data[UNDONE] == ["two"]
+
+
+@pytest.mark.parametrize(
+    ("stuck", "undone", "partly"), [("", {"both"}, set()), ("b", set(), {"both"}), ("ab", set(), set())]
+)
+async def test_a_step_is_undone_when_all_its_effects_are(
+    workshop: Workshop, stuck: str, undone: set[str], partly: set[str]
+) -> None:
+    """It puts two things and fails, and some of them cannot be taken off again."""
+
+    async def both(ctx: StepContext) -> dict[str, Any]:
+        await ctx.perform("shelf.put", text="a")
+        await ctx.perform("shelf.put", text="b")
+        raise ValueError("it broke")
+
+    async def take(ctx: StepContext, text: str) -> dict[str, Any]:
+        if text in stuck:
+            raise ValueError(f"{text} is stuck")
+        return await ctx.perform("shelf.take", text=text)
+
+    workshop.more += [
+        Action("both", handler=both, intent=INTENT, effects=("shelf.put",), rollback="take"),
+        Action("take", handler=take, intent=INTENT, effects=("shelf.take",)),
+    ]
+    async with workshop.under_way(flow("- {name: both, type: python, action: both}")) as engine:
+        run = await engine.finish("r")
+        assert run.status is Status.FAILED
+        known = engine.flow(run.flow)
+        assert await known.undone_by(engine.store, "r") == undone
+        assert await known.partly_undone_by(engine.store, "r") == partly

@@ -78,22 +78,21 @@ class ModelStepExecutor:
     async def _reply(self, request: ReplyRequest, stream: _Stream | None) -> ModelAnswer:
         schema = None if request.schema is None else schema_of(request.schema)
         in_words = bool(request.tools) and not self.model.native_tools
-        wanted = ModelRequest(tuple(request.messages), self.default_model_id)
         if in_words:
+            tools: tuple[AgentTool, ...] = ()
             messages = with_system_text(_in_words(request.messages), prompted_tools.told(request.tools))
-            alternatives = prompted_tools.alternatives(_offered(request), schema)
-            wanted = replace(wanted, messages=messages, schema=alternatives)
+            shape: Mapping[str, Any] | None = prompted_tools.alternatives(_offered(request), schema)
         else:
+            messages = tuple(request.messages)
             # Plain text needs no schema: under one it would come in quotation marks.
             shape = None if _accepts_text(schema) else schema
             # Providers refuse a conversation with calls where no tool is given.
-            wanted = replace(wanted, schema=shape, tools=_offered(request) or tuple(request.tools))
-        settings = {
-            name: value
-            for name in ("model_id", "temperature", "max_tokens")
-            if (value := getattr(request.config, name, None)) is not None
-        }
-        wanted = replace(wanted, **settings)
+            tools = _offered(request) or tuple(request.tools)
+        settings: dict[str, Any] = {"model_id": self.default_model_id}
+        for name in ("model_id", "temperature", "max_tokens"):
+            if (value := getattr(request.config, name, None)) is not None:
+                settings[name] = value
+        wanted = ModelRequest(messages, schema=shape, tools=tools, **settings)
         answer = await self.model.complete(wanted, None if stream is None else stream.listen(in_words))
         if stream is not None:
             await stream.end(answer.text)
@@ -102,7 +101,8 @@ class ModelStepExecutor:
                 f"The provider withheld the answer for '{request.step_name}' (its content filter).",
                 step_name=request.step_name, usage=answer.usage,
             )  # fmt: skip
-        answer = replace(answer, model_id=answer.model_id or wanted.model_id)
+        if not answer.model_id:
+            answer = replace(answer, model_id=wanted.model_id)
         return await over(answer.text, _spelled_out, answer, request.schema) if in_words else answer
 
     # -- a whole conversation -------------------------------------------------------------------------------
@@ -198,6 +198,8 @@ async def _named(step_name: str) -> AsyncIterator[None]:
 
 def _offered(request: ReplyRequest) -> tuple[AgentTool, ...]:
     """The tools, without those that the model calls again and again although it has the results."""
+    if not any(message.content == ALREADY for message in request.messages):
+        return tuple(request.tools)
     kinds = {tool.name: tool.kind for tool in request.tools}
     repeated: Counter[str] = Counter()
     names: dict[str | None, str] = {}

@@ -49,6 +49,8 @@ _TOO_LONG = re.compile(
 )
 """What servers say of a request that is longer than the model's context, in lower case."""
 
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+
 _MEANINGS = {
     400: "the request was refused",
     401: "the key was not accepted",
@@ -77,8 +79,8 @@ def too_long(status: int, message: str, code: str = "") -> bool:
     """Whether a server has refused a request because it is longer than the model's context."""
     if status not in (400, 413, 422, 500):
         return False
-    said_so = any(known in code.lower() for known in _TOO_LONG_CODES)
-    return said_so or status == 413 or _TOO_LONG.search(message.lower()) is not None
+    by_code = any(known in code.lower() for known in _TOO_LONG_CODES)
+    return by_code or status == 413 or _TOO_LONG.search(message.lower()) is not None
 
 
 def status_failure(
@@ -254,7 +256,7 @@ class WireNames:
     def wire(self, name: str) -> str:
         """The name a provider is given."""
         if name not in self._wire:
-            start = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:60] or "tool"
+            start = _NOT_IN_NAMES.sub("_", name)[:60] or "tool"
             wire_name, number = start, 2
             while wire_name in self._own:
                 wire_name, number = f"{start}_{number}", number + 1

@@ -27,6 +27,7 @@ from detent.dispatch.executor_errors import ExecutorError
 from detent.dispatch.usage import UsageMetadata
 from detent.engine import logger
 from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.identity_memo import IdentityMemo
 from detent.kernel.plain import digest, encode, to_plain
 
 if TYPE_CHECKING:
@@ -172,7 +173,11 @@ class OpenAIModel:
         self._prices = prices or PriceTable()
         self._clock = clock
         self._client: httpx2.AsyncClient | None = None
+        self._url: httpx2.URL | None = None
+        self._problem = http_common.wrong_address(self.base_url)
         self._accepted: dict[str | None, _Accepted] = {}
+        self._answer_formats = IdentityMemo(_answer_format)
+        self._arguments = IdentityMemo(to_plain)
         self._server = f"The {kind} server at {host_of(self.base_url)}"
         self._provider = f"chat completions of {host_of(self.base_url)}"
         """Who is sent opaque parts back."""
@@ -183,8 +188,7 @@ class OpenAIModel:
             return Availability(False, "httpx2 is not installed: pip install 'detent[models]'")
         if self._api_key_env and not os.environ.get(self._api_key_env):
             return Availability(False, f"{self._api_key_env} is not set")
-        problem = http_common.wrong_address(self.base_url)
-        return Availability(not problem, problem)
+        return Availability(not self._problem, self._problem)
 
     def priced(self, model_id: str | None) -> bool:
         """Whether the cost of asking is known; the user's own server costs nothing."""
@@ -216,15 +220,19 @@ class OpenAIModel:
 
     # -- asking ---------------------------------------------------------------------------------------------
 
-    def _connected(self) -> httpx2.AsyncClient:
-        if self._client is None:
-            import httpx2
+    def _connected(self) -> tuple[httpx2.AsyncClient, httpx2.URL]:
+        """The client, and the address of chat completions, which is parsed once."""
+        import httpx2
 
+        if self._client is None:
             self._client = httpx2.AsyncClient(
+                headers={"content-type": "application/json", **IDENTITY},
                 timeout=httpx2.Timeout(None, connect=self._connect_timeout),
                 trust_env=not on_this_machine(self.base_url),
             )
-        return self._client
+        if self._url is None:
+            self._url = httpx2.URL(f"{self.base_url}/chat/completions")
+        return self._client, self._url
 
     def _key(self) -> str:
         return os.environ.get(self._api_key_env, "") if self._api_key_env else ""
@@ -237,14 +245,12 @@ class OpenAIModel:
         on_text: OnText | None,
     ) -> ModelAnswer:
         try:
-            client = self._connected()
+            client, url = self._connected()
             import httpx2
         except ImportError as error:
             raise ExecutorError("httpx2 is not installed: pip install 'detent[models]'.") from error
-        headers = {"content-type": "application/json", **IDENTITY}
-        if key := self._key():
-            headers["authorization"] = f"Bearer {key}"
-        url, content = f"{self.base_url}/chat/completions", encode(to_plain(body)).encode()
+        headers = {"authorization": f"Bearer {key}"} if (key := self._key()) else None
+        content = encode(body).encode()
         most = self._max_answer_bytes or max(SMALLEST_LIMIT, BYTES_PER_TOKEN * request.max_tokens)
         try:
             async with (
@@ -268,9 +274,7 @@ class OpenAIModel:
         except BodyEncoded:
             raise ExecutorError(f"{self._server} sent an answer that cannot be decoded.") from None
         except httpx2.UnsupportedProtocol:
-            raise ExecutorError(
-                f"{self._server} cannot be reached: {http_common.wrong_address(self.base_url)}."
-            ) from None
+            raise ExecutorError(f"{self._server} cannot be reached: {self._problem}.") from None
         except httpx2.TransportError as error:
             raise ExecutorError(
                 f"{self._server} could not be reached, or broke off ({type(error).__name__}).", transient=True
@@ -285,17 +289,13 @@ class OpenAIModel:
         *,
         streaming: bool,
     ) -> dict[str, Any]:
+        """The body of a request: a plain value."""
         messages = request.messages
         body: dict[str, Any] = {"model": model_id} if model_id else {}
         if request.schema is not None:
             form = _form(accepted, request.schema)
             if form == "json_schema":
-                schema = http_common.closed(request.schema)
-                strict = http_common.is_object(schema) and http_common.wholly_closed(schema)
-                body["response_format"] = {
-                    "type": form,
-                    "json_schema": {"name": "answer", "schema": schema, "strict": strict},
-                }
+                body["response_format"] = self._answer_formats(request.schema)
             else:
                 messages = with_system_text(messages, http_common.in_words(request.schema))
                 if form == "json_object":
@@ -307,7 +307,7 @@ class OpenAIModel:
                     "function": {
                         "name": names.wire(tool.name),
                         "description": tool.description,
-                        "parameters": tool.arguments,
+                        "parameters": self._arguments(tool.arguments),
                     },
                 }
                 for tool in request.tools
@@ -631,8 +631,18 @@ def _finish(partial: _PartialAnswer) -> Finish:
 # -- what a server accepts ---------------------------------------------------------------------------------
 
 
+def _answer_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """How a server is told that an answer must fit a schema."""
+    closed = http_common.closed(schema)
+    strict = http_common.is_object(closed) and http_common.wholly_closed(closed)
+    json_schema = {"name": "answer", "schema": to_plain(closed), "strict": strict}
+    return {"type": "json_schema", "json_schema": json_schema}
+
+
 def _form(accepted: _Accepted, schema: Mapping[str, Any]) -> str:
-    form = accepted.refused_schemas.get(digest(to_plain(schema), 24), accepted.form)
+    form: str = accepted.form
+    if accepted.refused_schemas:
+        form = accepted.refused_schemas.get(digest(to_plain(schema), 24), accepted.form)
     # A server told to give an object gives one, whatever the schema in the prompt says.
     return "words" if form == "json_object" and not http_common.is_object(schema) else form
 

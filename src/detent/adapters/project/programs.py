@@ -9,7 +9,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,12 +20,14 @@ GRACE = 1.0
 SHELL = "/bin/sh"
 TETHERED = """
 exec 3<&0
+read -r _ <&3 || exit 125
 ( (read -r _ <&3 || kill -KILL 0) >/dev/null 2>&1 & )
 exec "$@" 3<&- <"$0"
 """
-"""Becomes the program after leaving a watcher in its process group, which kills the group when this process
-dies: a pipe that nothing can write to any more reads as ended. The watcher is not a child of the program,
-because a program may wait for all its children."""
+"""Becomes the program once it is told to go on, and never if this process dies before that. It leaves a
+watcher in the process group, which kills the group when this process dies: a pipe that nothing can write to
+any more reads as ended. The watcher is not a child of the program, because a program may wait for all its
+children."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +83,13 @@ async def run_program(
     tail: int = 0,
     stop_when_full: bool = False,
     strays: bool = True,
+    started: Callable[[int], Awaitable[None]] | None = None,
 ) -> Ran:
     """Run a program to its end. `TimedOut` when it took too long; `ToolError` when it cannot be started.
 
     With `stop_when_full` it is stopped once its output is longer than `head`; with `strays`, processes it
-    leaves behind in its process group are killed with it.
+    leaves behind in its process group are killed with it. `started` is told its process id before it does
+    anything; where there is no shell, as soon as it runs.
     """
     began = time.monotonic()
     transport = None
@@ -109,6 +113,9 @@ async def run_program(
     finally:
         tether.handed_over(transport is not None)
     try:
+        if started is not None:
+            await started(transport.get_pid())
+        tether.go()
         if not await program.ended(timeout):
             await _end(transport, program, gently=not program.full)
             if not program.full:
@@ -153,6 +160,12 @@ class _Tether:
         os.close(self.stdin)
         if not started:
             self.let_go()
+
+    def go(self) -> None:
+        """Let the program begin."""
+        if self._writing >= 0:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._writing, b"\n")
 
     def let_go(self) -> None:
         """Release the tether: processes the program left behind may go on."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from detent.adapters.project.changed_files import Watch
 from detent.adapters.project.effect_notes import folder_of, safe
+from detent.adapters.project.processes import end_process, name_process, still_runs
 from detent.adapters.project.programs import Ran, TimedOut, name_of, run_program
 from detent.adapters.project.sandbox import Sandbox, quoted
 from detent.engine.tools import EffectCall, Tool, ToolError
@@ -61,9 +62,9 @@ class Shell:
         hashes = await asyncio.to_thread(guarded.digests) if call.by == "agent" else None
         try:
             if not watch or self._watch is None:
-                return await self._run(argv, cwd, env, timeout, check, log)
+                return await self._run(argv, cwd, env, timeout, check, log, call)
             before = await self._watch.before(call.root, call.idempotency_key)
-            answer = await self._run(argv, cwd, env, timeout, check, log)
+            answer = await self._run(argv, cwd, env, timeout, check, log, call)
             return {**answer, "changed_files": await self._watch.changed(call.root, before)}
         except ToolError as error:
             self._failed = {
@@ -75,6 +76,13 @@ class Shell:
         finally:
             if hashes is not None:
                 await asyncio.to_thread(guarded.compare, hashes, f"'{name_of(argv)}' of run {call.run_id}")
+
+    @staticmethod
+    async def stop(call: EffectCall) -> None:
+        """End the program that an effect in doubt has started, if it still runs."""
+        process = call.intent.get("process")
+        if process is not None and still_runs(process) and not await end_process(process):
+            raise ToolError("running", f"process {process['pid']} cannot be ended.")
 
     async def read(
         self,
@@ -97,7 +105,12 @@ class Shell:
         timeout: float,
         check: bool,
         log: Path,
+        effect: EffectCall | None = None,
     ) -> dict[str, Any]:
+        async def started(pid: int) -> None:
+            if effect is not None:
+                await effect.begun(process=name_process(pid))
+
         folder = self._sandbox.folder(cwd)
         if not argv or not argv[0] or any("\0" in part for part in argv):
             raise ToolError("invalid", "argv is a list: the program, then its arguments, no null characters.")
@@ -109,7 +122,7 @@ class Shell:
         try:
             ran = await run_program(
                 argv, cwd=folder, env={**self._environ, **env}, timeout=timeout,
-                head=MOST_KEPT // 2, tail=MOST_KEPT // 2,
+                head=MOST_KEPT // 2, tail=MOST_KEPT // 2, started=started,
             )  # fmt: skip
         except TimedOut as error:
             raise ToolError("timeout", str(error)) from None
@@ -136,7 +149,7 @@ def shell_tools(shell: Shell) -> list[Tool]:
         Tool("shell.read", shell.read, "query", for_agents=False,
              description="Run one program that only reads; its exit code and output."),
         # Whether a program has run cannot be found out afterwards, so in doubt a person is asked.
-        Tool("shell.run", shell.run, wants_call=True, retry=ONCE,
+        Tool("shell.run", shell.run, wants_call=True, retry=ONCE, stop=shell.stop,
              description="Run one program with the given arguments, no shell. The receipt says exit_code, "
              "stdout, stderr, duration_ms."),
     ]  # fmt: skip

@@ -38,7 +38,13 @@ class SqlReads(ABC):
         """The rows of a statement whose first value is the run's number; `RunNotFound` without that run."""
 
     async def _one(self, statement: str, *values: Any) -> Any:
+        """A small row, found by its key; None without it."""
         rows = await self._all(statement, *values)
+        return rows[0] if rows else None
+
+    async def _one_of_run(self, run_id: str, statement: str, *values: Any) -> Any:
+        """A small row of a run, found by its key; None without it, `RunNotFound` without that run."""
+        rows = await self._of_run(run_id, statement, *values)
         return rows[0] if rows else None
 
     async def _ids(self, statement: str, *values: Any) -> list[str]:
@@ -72,8 +78,8 @@ class SqlReads(ABC):
 
     async def effect(self, run_id: str, key: str) -> LedgerLine | None:
         """The ledger line of one effect."""
-        rows = await self._of_run(run_id, EFFECT, key)
-        return LedgerLine(*rows[0]) if rows else None
+        row = await self._one_of_run(run_id, EFFECT, key)
+        return LedgerLine(*row) if row is not None else None
 
     async def effects(self, run_id: str) -> list[LedgerLine]:
         """The ledger lines of a run."""
@@ -85,8 +91,8 @@ class SqlReads(ABC):
 
     async def blob(self, hash: str) -> bytes | None:
         """An offloaded value."""
-        row = await self._one(BLOB, hash)
-        return bytes(row[0]) if row is not None else None
+        rows = await self._all(BLOB, hash)
+        return bytes(rows[0][0]) if rows else None
 
     async def mark(self, key: str) -> tuple[Any, int]:
         """A small durable value and its version."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from detent.adapters.mail.folders import loaded
 from detent.adapters.mail.source import Arrival, MailGone
+from detent.insight.formatting import count
 from detent.kernel.errors import ConfigurationError
 
 
@@ -22,7 +23,7 @@ class NamedFiles:
         self._max_size = max_size
 
     def describe(self) -> str:
-        return f"{len(self.files)} file{'s' if len(self.files) != 1 else ''}"
+        return count(len(self.files), "file")
 
     async def open(self) -> None:
         for file in self.files:

@@ -7,6 +7,7 @@ from importlib import resources
 from pathlib import Path
 
 from detent.apps.warranty.flow import SHIPPED
+from detent.insight.formatting import count
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.plugs import Beginning
 
@@ -74,7 +75,7 @@ def beginning(folder: Path) -> Beginning:
         "detent check warranty                          (after you changed step files or templates)",
     ]
     folders = [folder / "mail" / name for name in ("inbox", "outbox", "samples")]
-    message = f"A mailbox of {len(files)} files is in {folder}."
+    message = f"A mailbox of {count(len(files), 'file')} is in {folder}."
     return Beginning(files, message, commands, folders=folders, project=folder.absolute())
 
 

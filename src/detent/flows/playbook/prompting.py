@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from unicodedata import category
 
 from detent.dispatch.agent_tools import declared_tools
+from detent.dispatch.plan import Dialect
 from detent.dispatch.prompt import Prompt, cut, masked
 from detent.dispatch.proposal import Proposal
 from detent.flows.playbook.folder import OutputLine
@@ -60,7 +61,7 @@ class Said(Mapping[str, Any]):
         return len(self._data)
 
 
-class LineDialect:
+class LineDialect(Dialect):
     """Asks in the step's words and reads output lines."""
 
     def __init__(

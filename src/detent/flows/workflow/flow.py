@@ -21,7 +21,7 @@ from detent.flows.workflow.compile_context import CompileContext, Ports, Positio
 from detent.flows.workflow.expressions import Prepared, prepared
 from detent.flows.workflow.registry import Action, Registry
 from detent.flows.workflow.results import steps_of
-from detent.flows.workflow.rollback import KWARGS, Rollback, rolling_back, undone_by
+from detent.flows.workflow.rollback import KWARGS, Rollback, rolled_back, rolling_back
 from detent.flows.workflow.run_data import BESIDE, FAILURE, OK, RESULT, Results, scope_of
 from detent.flows.workflow.secrets import hash_of, revealing
 from detent.flows.workflow.spec import (
@@ -87,7 +87,11 @@ class WorkflowFlow(Flow):
 
     async def undone_by(self, store: Store, run_id: str) -> frozenset[str]:
         """Paths of the steps whose work a run has rolled back."""
-        return await undone_by(store, run_id)
+        return (await rolled_back(store, run_id)).undone
+
+    async def partly_undone_by(self, store: Store, run_id: str) -> frozenset[str]:
+        """Paths of the steps of which a run has rolled back only a part."""
+        return (await rolled_back(store, run_id)).partly
 
     def done_by(self, past: Past) -> Iterable[str]:
         """Paths of the steps a run has left, with any result."""

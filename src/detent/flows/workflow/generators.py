@@ -9,6 +9,7 @@ from typing import Any
 from detent.flows.workflow.domain.commit_words import body_of
 from detent.flows.workflow.domain.diffs import FileChange, changes_of
 from detent.flows.workflow.registry import generator
+from detent.insight.formatting import count
 
 NOTHING: list[Any] = []
 MOST_FILES = 30
@@ -33,8 +34,8 @@ def change_summary(commits: list[Any] = NOTHING, files: list[Any] = NOTHING) -> 
     if not subjects and not changes:
         return "Nothing changed."
     lines = [
-        f"{_count(len(subjects), 'commit')}, {_count(len(changes), 'file')} changed: "
-        f"{_count(added, 'line')} added, {_count(removed, 'line')} removed."
+        f"{count(len(subjects), 'commit')}, {count(len(changes), 'file')} changed: "
+        f"{count(added, 'line')} added, {count(removed, 'line')} removed."
     ]
     if subjects:
         lines += ["", "Commits:", *(f"- {subject}" for subject in subjects)]
@@ -42,7 +43,7 @@ def change_summary(commits: list[Any] = NOTHING, files: list[Any] = NOTHING) -> 
         most = sorted(changes, key=lambda one: (-(one.added or 0) - (one.removed or 0), one.path))
         lines += ["", "Files:", body_of(most[:MOST_FILES])]
         if len(most) > MOST_FILES:
-            lines.append(f"- and {_count(len(most) - MOST_FILES, 'more file')}")
+            lines.append(f"- and {count(len(most) - MOST_FILES, 'more file')}")
     return "\n".join(lines)
 
 
@@ -97,7 +98,7 @@ def release_notes(commits: list[Any] = NOTHING, version: str = "", date: str = "
         if said_of_it:
             lines += ["", f"## {_HEADINGS[name]}", "", *(f"- {one}" for one in dict.fromkeys(said_of_it))]
     if left_out:
-        lines += ["", f"And {_count(left_out, 'change')} behind the scenes."]
+        lines += ["", f"And {count(left_out, 'change')} behind the scenes."]
     if len(lines) == 1:
         lines += ["", "Nothing changed for users."]
     return "\n".join(lines)
@@ -110,7 +111,3 @@ def _subject(commit: Any) -> str:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from detent.flows.workflow.expressions.values import described, kind_of, same
 from detent.flows.workflow.spec import InputSpec, InputType
+from detent.insight.formatting import count
 from detent.kernel.errors import ConfigurationError, NestedTooDeeply, nearest
 from detent.kernel.plain import digest, to_plain
 
@@ -45,9 +46,8 @@ class InputsError(ConfigurationError):
 
     def __init__(self, problems: Sequence[InputProblem]) -> None:
         self.problems = tuple(problems)
-        count = len(self.problems)
         lines = "\n".join(f"  {problem}" for problem in self.problems)
-        super().__init__(f"The inputs cannot be used, {count} problem{'s' if count != 1 else ''}:\n{lines}")
+        super().__init__(f"The inputs cannot be used, {count(len(self.problems), 'problem')}:\n{lines}")
 
 
 class _Misfit(ValueError):
@@ -281,7 +281,7 @@ def _refuse(expected: InputType, value: Any) -> NoReturn:
 def _size(value: Any) -> str:
     if kind_of(value) != "text":
         return ""
-    return f" of {len(value)} character{'s' if len(value) != 1 else ''}"
+    return f" of {count(len(value), 'character')}"
 
 
 _COERCED: dict[InputType, Callable[[Any], Any]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,17 +102,18 @@ class WorkflowKind(Kind):
         spec = getattr(flow, "workflow", None)
         if spec is None:
             return None
-        engine.add_observer(EventObserver(WorkflowLines(spec), engine.flows))
-        return nullcontext()
+        lines = WorkflowLines(spec)
+        engine.add_observer(EventObserver(lines, engine.flows))
+        return lines
 
-    async def tell_ending(self, workspace: Any, engine: Engine, run: Run) -> bool:
+    async def tell_ending(self, workspace: Any, engine: Engine, run: Run, told: str | None = None) -> bool:
         """Print the status of a run of a workflow, its result or what it waits for."""
         from detent.flows.workflow.run_lines import tell_ending
         from detent.flows.workflow.runs import set_shown
 
         if getattr(engine.flows.get(run.flow), "workflow", None) is None:
             return False
-        await tell_ending(workspace, engine, run)
+        await tell_ending(workspace, engine, run, told)
         await set_shown(engine, run, True)
         return True
 

@@ -118,23 +118,32 @@ async def _find_undos(ctx: StepContext) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-async def undone_by(store: Store, run_id: str) -> frozenset[str]:
-    """Return the paths of the steps that a run has rolled back, also if its rollback was interrupted."""
+class RolledBack(NamedTuple):
+    """Paths of the steps whose rollback a run has begun."""
+
+    undone: frozenset[str] = frozenset()
+    """All that they did is undone."""
+    partly: frozenset[str] = frozenset()
+    """Some of it is undone, the rest still stands."""
+
+
+async def rolled_back(store: Store, run_id: str) -> RolledBack:
+    """Return the steps that a run has rolled back, also if its rollback was interrupted."""
     undos: list[dict[str, Any]] = []
     async for entry in read(store, run_id):
         if isinstance(entry.body, Recorded) and entry.body.key == ROLLBACKS:
             undos = entry.body.value
     if not undos:
-        return frozenset()
+        return RolledBack()
     ended = {row.id: row.now.status async for row in children(store, run_id)}
-    return frozenset(
-        undo["step"]
-        for number, undo in enumerate(undos)
-        if any(
-            ended.get(child_id) is Status.SUCCEEDED
-            for child_id in child_ids(run_id, f"{ROLLING_BACK}[{number}]")
-        )
-    )
+    outcomes: dict[str, list[bool]] = {}
+    for number, undo in enumerate(undos):
+        ids = child_ids(run_id, f"{ROLLING_BACK}[{number}]")
+        succeeded = any(ended.get(child_id) is Status.SUCCEEDED for child_id in ids)
+        outcomes.setdefault(undo["step"], []).append(succeeded)
+    undone = frozenset(step for step, outcome in outcomes.items() if all(outcome))
+    partly = frozenset(step for step, outcome in outcomes.items() if any(outcome))
+    return RolledBack(undone, partly - undone)
 
 
 async def _undos_of(ctx: StepContext, past: Past, entry: Entry) -> list[Undo]:

@@ -6,7 +6,7 @@ Long loops are shown by their progress; failures are always shown, with their wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from detent.cli.output import clean, columns, cut, paint, say, width
 from detent.engine.children import HALTED
@@ -50,6 +50,14 @@ class WorkflowLines:
         self._saved: dict[str, str] = {}
         """Ids of checkpoints by the paths of their steps."""
         self._undone = 0
+        self.failure: str | None = None
+        """The error of the last failed step that was shown."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing has to be ended: every line is printed at once."""
 
     def __call__(self, event: events.Event) -> None:
         """Print one event, if there is a line for it."""
@@ -80,6 +88,7 @@ class WorkflowLines:
                 self._line(path, paint("–", dim=True), name, "not begun: another one failed")
         else:
             self._line(path, paint("✗", "red"), name, clean(event.error or ""))
+            self.failure = event.error
 
     def _StepOutput(self, event: events.StepOutput) -> None:
         path = event.step_path
@@ -234,8 +243,11 @@ def _widths(steps: Sequence[StepSpec], depth: int = 1) -> Iterator[int]:
         yield from _widths(list(step.inner), depth + inside)
 
 
-async def tell_ending(workspace: Workspace, engine: Engine, run: Run) -> None:
-    """Print the status of a run, its result or what it waits for, and the commands to continue."""
+async def tell_ending(workspace: Workspace, engine: Engine, run: Run, told: str | None = None) -> None:
+    """Print the status of a run, its result or what it waits for, and the commands to continue.
+
+    An error that was already `told` is not repeated.
+    """
     from detent.cli import run_status
     from detent.cli.output import status
     from detent.flows.workflow.run_data import RESULT
@@ -254,8 +266,8 @@ async def tell_ending(workspace: Workspace, engine: Engine, run: Run) -> None:
     if run.status is Status.SUCCEEDED:
         for line in result_lines(run.data.get(RESULT)):
             say(line)
-    elif run.status.is_end and (run.error or run.reason):
-        say(f"  {clean(run.error or run.reason)}")
+    elif run.status.is_end and (why := run.error or run.reason) and why != told:
+        say(f"  {clean(why)}")
     for command in run_status.next_commands(workspace, run, reopen=False):
         say(f"  {command}")
 
@@ -281,6 +293,8 @@ async def _print_waits(workspace: Workspace, engine: Engine, run: Run) -> None:
                 f": {clean(held.question)}" if held.question else f" for {held.why} '{clean(name)}'{until}"
             )
             say(f"{paint('waiting', 'yellow')}{subject}")
+            for line in run_status.effect_lines(held):
+                say(f"  {line}")
         for command in run_status.next_commands(workspace, waiting, reopen=False):
             say(f"  {command}")
     if shown > MOST_WAITS:

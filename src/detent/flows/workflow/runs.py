@@ -95,6 +95,8 @@ class Forked(NamedTuple):
     """The run it was forked from."""
     undone: tuple[str, ...]
     """Paths of steps done in the new run that the other run has rolled back since."""
+    partly_undone: frozenset[str] = frozenset()
+    """Paths of steps of which the other run has rolled back only a part."""
 
 
 def mark_of(flow: str, hash: str) -> str:
@@ -372,7 +374,9 @@ class WorkflowRuns:
     async def _fork(self, engine: Engine, root: Run, at: tuple[str, int], new_id: str | None) -> Forked:
         """Fork a run and its child runs; the new run knows which of its steps the old one rolled back."""
         new_run = await engine.fork_family(root.id, at, new_id=new_id, drive=False)
-        return Forked(new_run, root.id, tuple((await engine.get(new_run)).data.get(UNDONE) or ()))
+        undone = tuple((await engine.get(new_run)).data.get(UNDONE) or ())
+        partly = await engine.flow(root.flow).partly_undone_by(engine.store, root.id)
+        return Forked(new_run, root.id, undone, partly)
 
     async def _root(self, engine: Engine, run_id: str) -> Run | None:
         """The topmost ancestor of a run; None if a run of the family is gone."""

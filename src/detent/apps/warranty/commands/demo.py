@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detent.cli.output import clean, paint, say, table
+from detent.insight.formatting import count
 
 if TYPE_CHECKING:
     from detent.apps.warranty.mailbox import Mailbox
@@ -39,7 +40,8 @@ async def play(folder: Path | None) -> int:
     async with opened(settings_for(folder), observers=[lines], environ={}) as box:
         learn(lines, box)
         say(await header(box.components, box.engine, "mail/inbox", await mode_of(box)))
-        say(f"{len(mails)} mails wait in {folder / 'mail/inbox'}. No model, key or network is used.")
+        wait = f"{count(len(mails), 'mail')} {'waits' if len(mails) == 1 else 'wait'}"
+        say(f"{wait} in {folder / 'mail/inbox'}. No model, key or network is used.")
         say()
         results: list[MailResult] = []
         service = box.service(lambda result: _print_result(lines, result, results))

@@ -190,13 +190,14 @@ async def retry(
 ) -> int:
     """Run a mail again, from where it failed or from the start."""
     from detent.apps.warranty.app import APP
+    from detent.apps.warranty.commands.run import AGAIN
     from detent.cli.record import tape
     from detent.kernel.errors import ConfigurationError
 
     if options.record is not None and not whole:
         raise ConfigurationError("--record needs a run from its beginning: add --whole.")
     workspace = mailbox_workspace(options)
-    with tape(options, workspace.settings, APP.flows, json=options.json) as recorder:
+    with tape(options, workspace.settings, APP.flows, json=options.json, again=AGAIN) as recorder:
         return await _retried(workspace, options, mail, whole=whole, tape=recorder)
 
 

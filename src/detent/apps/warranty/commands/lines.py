@@ -10,6 +10,7 @@ from detent.cli.live import LiveLines
 from detent.cli.output import clean, paint, status, width
 from detent.cli.progress import step_line, under_way
 from detent.dispatch.dispatcher import dispatcher_of
+from detent.insight.formatting import count as counted
 
 if TYPE_CHECKING:
     from detent.apps.warranty.service import MailResult
@@ -143,10 +144,12 @@ async def header(
 ) -> str:
     """One line about the mailbox, its mode, its steps and its registry."""
     flow = components.flow
-    agents = [name for name, step in flow.steps.items() if dispatcher_of(engine).plan_for(flow, step).agent]
+    dispatcher = dispatcher_of(engine)
+    forced = dispatcher.settings.force_deterministic
+    agents = [name for name, step in flow.steps.items() if dispatcher.plan_for(flow, step, forced).agent]
     steps = "all deterministic" if not agents else f"{len(agents)} by an agent"
     count = getattr(components.registry, "count", None)
-    registry = f"registry {await count()} devices" if count is not None else "registry: CRM"
+    registry = f"registry {counted(await count(), 'device')}" if count is not None else "registry: CRM"
     registry = "replayed" if replayed else registry
     name = paint("warranty", bold=True)
     work = "2 steps" if mode == "legacy" else f"{len(flow.steps)} steps, {steps}"
@@ -159,4 +162,4 @@ def summary(counts: Mapping[str, int]) -> str:
     shown = [name for name in ("succeeded", "degraded", "failed") if counts.get(name) or name != "degraded"]
     others = [name for name in counts if name not in ("succeeded", "degraded", "failed") and counts[name]]
     words = [f"{counts.get(name, 0)} {name}" for name in [*shown[:1], *others, *shown[1:]]]
-    return f"  {total} mail{'s' if total != 1 else ''}: {', '.join(words)}"
+    return f"  {counted(total, 'mail')}: {', '.join(words)}"

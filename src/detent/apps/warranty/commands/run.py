@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 BAD = ("failed", "degraded", "budget_exhausted")
 """Ends that give a command the exit code 1."""
+AGAIN = "detent run warranty --mail FILE"
+"""Plays a recording back, of which each mail is named."""
 
 
 @takes("deterministic", "record", "replay", "quiet", "project", "log")
@@ -71,7 +73,8 @@ async def run(
     job.log = (options.verbose, options.log_level, usual)
     job.deterministic = options.deterministic
     silent = options.quiet or json
-    with tape(options, workspace.settings, APP.flows, json=silent) as job.tape:
+    again = "" if mail else AGAIN
+    with tape(options, workspace.settings, APP.flows, json=silent, again=again) as job.tape:
         return exit_code(job.tape, await job.run())
 
 

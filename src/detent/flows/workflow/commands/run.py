@@ -359,7 +359,7 @@ class _Job:
         from detent.cli.run_status import warn_of_undone
 
         forked = await runs.fork_from(engine, checkpoint_id, prepared, new_id=self.run_id)
-        warn_of_undone(forked.of, forked.undone)
+        warn_of_undone(forked.of, forked.undone, forked.partly_undone)
         return forked.id, f"from checkpoint '{checkpoint_id}' of {forked.of}"
 
     async def _cancelled(self, engine: Engine, run_id: str) -> None:
@@ -485,7 +485,8 @@ class _Job:
 
         code = await drive(
             self.workspace, engine, begin, replace(self.options, detach=False),
-            flow=(await engine.store.row(run_id)).flow, run_id=run_id, kind=KIND, lines=nullcontext(),
+            flow=(await engine.store.row(run_id)).flow, run_id=run_id, kind=KIND,
+            lines=self._lines or nullcontext(),
             plain=_result,
         )  # fmt: skip
         await self._set_shown(engine, run_id)
@@ -517,6 +518,7 @@ async def _free(engine: Engine, run_id: str) -> None:
 @asynccontextmanager
 async def _opened(job: _Job, chosen: Chosen) -> AsyncIterator[Engine]:
     """The engine with the flows of one workflow, and a listener on them."""
+    from detent.cli import unused_agents
     from detent.flows.workflow.events import EventObserver
     from detent.runtime.wiring import engine_for
 
@@ -528,9 +530,10 @@ async def _opened(job: _Job, chosen: Chosen) -> AsyncIterator[Engine]:
         deterministic=job.deterministic, tape=job.tape, agents=catalog.agents(),
     )  # fmt: skip
     catalog.store = engine.store
-    async with engine:
-        place = job._place(chosen)
-        if place is not None:
-            workspace.trust.name(chosen.file)
-            await workspace.remember_place(engine.store, chosen.spec.name.partition(".")[0], place)
-        yield engine
+    with unused_agents.telling(workspace.command, engine):
+        async with engine:
+            place = job._place(chosen)
+            if place is not None:
+                workspace.trust.name(chosen.file)
+                await workspace.remember_place(engine.store, chosen.spec.name.partition(".")[0], place)
+            yield engine

@@ -1,0 +1,90 @@
+"""What a flow has performed when its runs end, however they end: succeeded, failed, out of budget, cancelled.
+
+The entry that would end the run is kept in a proposal with the effects of the flow's `at_end`. They are
+performed through the ledger like those of a step, also by a worker that takes the run over, and then the run
+ends as it was going to. Nothing here waits or writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from detent.engine.moves import END
+from detent.engine.offloaded import blob_of, kept_beside
+from detent.engine.outcome import Effect
+from detent.engine.placeholders import written
+from detent.engine.ports import Blob
+from detent.kernel.effect_key import effect_key
+from detent.kernel.entries import Body, Ended, Moved, Proposed, Released, body_to_plain
+from detent.kernel.errors import ConfigurationError
+from detent.kernel.plain import encode
+from detent.kernel.run import Run
+from detent.kernel.status import Status
+from detent.kernel.view import View
+
+if TYPE_CHECKING:
+    from detent.engine.flow import Flow
+
+FINISH = "(end)"
+"""Name of the step in the proposal of what is performed at a run's end."""
+
+
+class Ending(NamedTuple):
+    """How a run is about to end."""
+
+    run_id: str
+    status: Status
+    state: str
+    """The end state, or the state the run stays in."""
+    reason: str | None
+    data: View
+    """The run's data as it ends."""
+    by: str
+    """Who ends it: handler, agent, person, engine."""
+
+
+AtEnd = Callable[[Ending], Iterable[Any]]
+"""From how a run ends to the effects to be performed before it does; called once for each end."""
+
+
+def is_finishing(run: Run) -> bool:
+    """Whether a run performs what its flow wants done at the end."""
+    return run.proposal is not None and END in run.proposal.outcome
+
+
+def finishing(flow: Flow, run: Run, bodies: Sequence[Body], keep: Callable[[Blob], None]) -> Sequence[Body]:
+    """Entries that do not end the run yet, if its flow wants effects performed first; others as they are.
+
+    A run that is finishing already ends at once: it is cancelled again by someone who will not wait.
+    """
+    last = bodies[-1] if bodies else None
+    if not isinstance(last, Moved | Ended) or last.status is None or flow.at_end is None or is_finishing(run):
+        return bodies
+    state = last.to if isinstance(last, Moved) else run.state
+    data = {**run.whole, **last.set}
+    for key, items in last.append.items():
+        data[key] = [*(data.get(key) or ()), *items]
+    ending = Ending(run.id, last.status, state, last.reason, View(data), last.by)
+    effects = [_item(flow, run, Effect.of(effect), keep) for effect in flow.at_end(ending)]
+    if not effects:
+        return bodies
+    outcome = {END: {"kind": last.kind, "body": body_to_plain(last)}}
+    proposal = Proposed(FINISH, outcome, effects, by=last.by, round=run.round + 1)
+    answers = [Released(name, None, "engine") for name in run.holds]
+    return [*bodies[:-1], *answers, proposal]
+
+
+def _item(flow: Flow, run: Run, effect: Effect, keep: Callable[[Blob], None]) -> dict[str, Any]:
+    """An effect as a proposal holds it. Every end of a run has effects of its own."""
+    tool = flow.tools.get(effect.tool, "effect")
+    if tool.given is not None or tool.wants_context:
+        raise ConfigurationError(f"'{effect.tool}' needs a step and cannot be performed at the end of a run.")
+    tool.check(effect.args)
+    args: Mapping[str, Any] = written(dict(effect.args))
+    if tool.private:
+        blob = blob_of(encode(args))
+        keep(blob)
+        args = kept_beside(blob.body)
+    unique = Effect(effect.tool, effect.args, f"{effect.key or ''}@{run.seq}")
+    return {"key": effect_key(unique.identity(FINISH), 0, 0), "tool": effect.tool, "args": args}

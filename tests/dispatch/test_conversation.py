@@ -17,7 +17,8 @@ def test_the_head_is_the_one_that_kept_replies_were_written_under() -> None:
     """A run that was killed under an earlier version finds its replies by this digest."""
     head = ""
     for message in MESSAGES:
-        head = digest([head, to_plain(message._asdict())], 24)
+        parts = {part: value for part, value in message._asdict().items() if part != "opaque"}
+        head = digest([head, to_plain(parts)], 24)
     assert Conversation(MESSAGES).head == head
 
 

@@ -65,6 +65,8 @@ class Asked:
     usage: UsageMetadata | None = None
     model_id: str | None = None
     cuts: tuple[str, ...] = ()
+    left_out: dict[str, int] = field(default_factory=dict)
+    """What was left out of the longest request, counted: results, turns."""
     rounds: int = 0
     """How often the agent acted."""
     refused: int = 0
@@ -208,6 +210,8 @@ class AgentVisit:
         if (usage := reply.usage) is not None:
             asked.usage = usage if asked.usage is None else asked.usage + usage
         asked.model_id = reply.record.get("model_id") or asked.model_id
+        for part, count in reply.record.get("left_out", {}).items():
+            asked.left_out[part] = max(count, asked.left_out.get(part, 0))
         return reply
 
     async def _heard(self, reply: Reply) -> Failure | None:
@@ -345,7 +349,10 @@ class AgentVisit:
             ]
         self.conversation.add(
             Message(
-                "assistant", reply.text if reply.record.get("calls") else "", tuple(c.call for c in calls)
+                "assistant",
+                reply.text if reply.record.get("calls") else "",
+                tuple(c.call for c in calls),
+                opaque=reply.opaque,
             ),
             *results,
         )

@@ -23,6 +23,18 @@ class ToolCall(NamedTuple):
     """An object; or, as it was written, what cannot be read as one: that call is refused."""
 
 
+class Opaque(NamedTuple):
+    """Parts of a reply that only its provider understands and wants back: signatures, encrypted reasoning.
+
+    They are kept as they came, sent only to the same provider and model, and shown to nobody.
+    """
+
+    provider: str
+    model: str
+    data: str
+    """JSON text, in a form that only the adapter knows."""
+
+
 class Message(NamedTuple):
     """One message of a conversation."""
 
@@ -32,6 +44,17 @@ class Message(NamedTuple):
     """On an assistant's message: the tools it called."""
     answers: str | None = None
     """On a tool's message: the id of the call it answers."""
+    opaque: Opaque | None = None
+    """On an assistant's message: what its provider wants back with it."""
+
+    def to_plain(self) -> dict[str, Any]:
+        """What the message says, without its opaque parts."""
+        return {
+            "role": self.role,
+            "content": self.content,
+            "calls": [[call.id, call.name, to_plain(call.arguments)] for call in self.calls],
+            "answers": self.answers,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +66,8 @@ class ModelAnswer:
     model_id: str | None = None
     finish: Literal["stop", "length", "tool", "filter", "other"] = "stop"
     calls: tuple[ToolCall, ...] = ()
+    opaque: Opaque | None = None
+    """What the provider wants back with the next request."""
 
 
 class Conversation:
@@ -68,7 +93,7 @@ class Conversation:
     def head(self) -> str:
         """Identifies the conversation up to its last message."""
         for message in self._messages[self._hashed :]:
-            self._head = digest([self._head, _plain(message)], 24)
+            self._head = digest([self._head, message.to_plain()], 24)
             self._hashed += 1
         return self._head
 
@@ -78,12 +103,3 @@ class Conversation:
         return tuple(
             ToolCall(f"t{turn}c{number}", call.name, call.arguments) for number, call in enumerate(calls, 1)
         )
-
-
-def _plain(message: Message) -> dict[str, Any]:
-    return {
-        "role": message.role,
-        "content": message.content,
-        "calls": [[call.id, call.name, to_plain(call.arguments)] for call in message.calls],
-        "answers": message.answers,
-    }

@@ -568,6 +568,8 @@ class Execution:
                 detail["max_autonomy"] = highest.value
         if asked is not None and asked.cuts:
             detail["cuts"] = list(asked.cuts)
+        if asked is not None and asked.left_out:
+            detail["left_out"] = dict(asked.left_out)
         if asked is not None and (asked.rounds or asked.refused):
             detail |= {"rounds": asked.rounds, "refused_calls": asked.refused, "effects": asked.effects}
         if judgement is not None and judgement.reasons:

@@ -51,6 +51,10 @@ class ExecutorTimeoutError(ExecutorError):
         )  # fmt: skip
 
 
+class RequestTooLongError(ExecutorError):
+    """The request is longer than the model's context; a shorter one may be answered."""
+
+
 class OutputSchemaValidationError(ExecutorError):
     """The answer breaks the step's hard contract. The agent is asked once more, with the violations."""
 

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.agent_side import agent_side
 from detent.dispatch.agent_tools import FATAL, AgentTools
 from detent.dispatch.answer_text import parse_answer, too_deep
+from detent.dispatch.compaction import fitting, room
 from detent.dispatch.config import AGENT_TIMEOUT
-from detent.dispatch.conversation import Conversation, ToolCall
+from detent.dispatch.conversation import Conversation, Message, Opaque, ToolCall
 from detent.dispatch.executor import AgentStreamChunk, ConversationExecutor, ReplyRequest, StepExecutor
-from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError, OutputSchemaValidationError
+from detent.dispatch.executor_errors import (
+    ExecutorError,
+    ExecutorTimeoutError,
+    OutputSchemaValidationError,
+    RequestTooLongError,
+)
 from detent.dispatch.failure import Failure
 from detent.dispatch.layers import Layers
 from detent.dispatch.prompt import results_block
@@ -37,7 +43,7 @@ if TYPE_CHECKING:
     from detent.engine.context import StepContext
     from detent.engine.work import Work
 
-SAID = ("output", "calls", "acted")
+SAID = ("output", "calls", "acted", "opaque")
 """The parts of a reply that are kept outside the journal when they are private or long."""
 
 
@@ -81,6 +87,12 @@ class Reply:
         if called is None:
             return None
         return tuple(ToolCall("", str(item["tool"]), item["args"]) for item in called)
+
+    @property
+    def opaque(self) -> Opaque | None:
+        """What its provider wants back with the next request."""
+        opaque = self.record.get("opaque")
+        return None if opaque is None else Opaque(**opaque)
 
     @property
     def usage(self) -> UsageMetadata | None:
@@ -207,7 +219,7 @@ class Replies:
             return await live()
         subject = "/".join(str(part) for part in (config.provider or "", config.model_id or "") if part)
         # Each message is written once: with the first reply given to it.
-        new = [to_plain(message._asdict()) for message in conversation.messages[self._told :]]
+        new = [message.to_plain() for message in conversation.messages[self._told :]]
         request = {**self.plan.frame(schema), "messages": new}
         call = TapeCall("agent", self.driver.where, self.plan.step.name, subject or "default", request)
         record = dict(await tape.through(call, live))
@@ -236,10 +248,13 @@ class Replies:
         self.ctx.limit = limit  # performing effects is not counted
         try:
             async with limit:
-                if isinstance(self.executor, ConversationExecutor):
-                    usage = await self._reply(self.executor, conversation, schema, record)
-                else:
-                    usage = await self._execute(self.executor, conversation, schema, record)
+                usage, sent = await fitting(
+                    conversation.messages,
+                    self._room(schema),
+                    lambda messages: self._sent(messages, schema, record),
+                )
+            if sent.left_out:
+                record["left_out"] = sent.left_out
             if too_deep(record.get("output")):
                 problems = ["/: is nested too deeply"]
                 raise OutputSchemaValidationError(plan.step.name, "its contract", problems, usage=usage)
@@ -276,20 +291,46 @@ class Replies:
                 record.setdefault("error", Failure.of(error).to_plain())
         return record
 
+    def _room(self, schema: Any) -> int | None:
+        """Tokens that the messages may take; None where the model's limit is not known."""
+        limit: int | None = getattr(self.executor, "context_tokens", None)
+        if limit is None:
+            return None
+        return room(limit, answer=self.plan.config.max_tokens or 0, fixed=[schema, *self.tools.list()])
+
+    async def _sent(
+        self, messages: Sequence[Message], schema: Any, record: dict[str, Any]
+    ) -> UsageMetadata | None:
+        if isinstance(self.executor, ConversationExecutor):
+            return await self._reply(self.executor, messages, schema, record)
+        try:
+            return await self._execute(self.executor, messages, schema, record)
+        except RequestTooLongError as error:
+            if not self.acted:
+                raise
+            # It has acted in its own loop, which cannot be run again from the beginning.
+            raise ExecutorError(str(error), usage=error.usage) from error
+
     async def _reply(
-        self, executor: ConversationExecutor, conversation: Conversation, schema: Any, record: dict[str, Any]
+        self,
+        executor: ConversationExecutor,
+        messages: Sequence[Message],
+        schema: Any,
+        record: dict[str, Any],
     ) -> UsageMetadata | None:
         """One message of an agent that is talked to."""
         plan = self.plan
         answer = await executor.reply(
             ReplyRequest(
-                plan.step.name, plan.agent_name, conversation.messages, self.tools.list(), schema,
-                plan.config, self._stream,
+                plan.step.name, plan.agent_name, messages, self.tools.list(), schema, plan.config,
+                self._stream,
             )
         )  # fmt: skip
         record["output"] = answer.text
         if answer.calls:
             record["calls"] = [{"tool": call.name, "args": to_plain(call.arguments)} for call in answer.calls]
+            if answer.opaque is not None:
+                record["opaque"] = answer.opaque._asdict()
         if answer.finish == "length":
             record["cut"] = True
         if answer.model_id is not None:
@@ -297,11 +338,11 @@ class Replies:
         return answer.usage
 
     async def _execute(
-        self, executor: StepExecutor, conversation: Conversation, schema: Any, record: dict[str, Any]
+        self, executor: StepExecutor, messages: Sequence[Message], schema: Any, record: dict[str, Any]
     ) -> UsageMetadata | None:
         """One execution by an agent that knows only a prompt, or runs its own loop."""
         plan = self.plan
-        instructions, prompt = prompt_of(conversation)
+        instructions, prompt = prompt_of(messages)
         result = await executor.execute(
             step_name=plan.step.name,
             agent_name=plan.agent_name,
@@ -325,7 +366,7 @@ class Replies:
         self.driver.engine.observers.stream(self.driver.run, self.plan.step.name, chunk)
 
 
-def prompt_of(conversation: Conversation) -> tuple[str | None, str]:
+def prompt_of(messages: Sequence[Message]) -> tuple[str | None, str]:
     """Instructions and one prompt that says what a conversation says, for an agent without messages."""
     instructions: str | None = None
     blocks: list[str] = []
@@ -337,7 +378,7 @@ def prompt_of(conversation: Conversation) -> tuple[str | None, str]:
             blocks.append(results_block(results))
             results.clear()
 
-    for message in conversation.messages:
+    for message in messages:
         if message.role == "system":
             instructions = message.content
         elif message.role == "assistant":

@@ -55,8 +55,16 @@ Reply = Callable[[Line], Awaitable[None]]
 class Server:
     """The server; `async with Server(reply, …) as server` listens at `server.url`."""
 
-    def __init__(self, *replies: Reply, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        *replies: Reply,
+        host: str = "127.0.0.1",
+        refuses: Callable[[Any], Reply | None] | None = None,
+    ) -> None:
+        """Give these replies in turn; a request for which `refuses` gives one is answered with that."""
         self.replies = list(replies)
+        self.refuses = refuses
+        self.refused = 0
         self.host = host
         self.asked: list[Asked] = []
         self.asking = asyncio.Event()
@@ -86,7 +94,13 @@ class Server:
             raw = await reader.readexactly(int(headers.get("content-length", 0)))
             self.asked.append(Asked(method, path, headers, _read(raw)))
             self.asking.set()
-            reply = self.replies.pop(0) if self.replies else answer({"error": {"message": "no more"}}, 500)
+            reply = None if self.refuses is None else self.refuses(self.asked[-1].body)
+            if reply is not None:
+                self.refused += 1
+            elif self.replies:
+                reply = self.replies.pop(0)
+            else:
+                reply = answer({"error": {"message": "no more"}}, 500)
             leaving = asyncio.ensure_future(reader.read())
             replying = asyncio.ensure_future(_quietly(reply(line)))
             await asyncio.wait({leaving, replying}, return_when=asyncio.FIRST_COMPLETED)

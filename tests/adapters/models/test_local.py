@@ -20,7 +20,7 @@ from detent.adapters.models.local_schema import decodable
 from detent.adapters.models.model import ModelRequest
 from detent.adapters.models.model_files import DEFAULT
 from detent.dispatch.conversation import Message, ToolCall
-from detent.dispatch.executor_errors import ExecutorError
+from detent.dispatch.executor_errors import ExecutorError, RequestTooLongError
 from detent.engine.schemas import misfits, schema_of
 from detent.kernel.errors import ConfigurationError
 from tests.examples import covering
@@ -404,7 +404,7 @@ async def test_closing_ends_what_is_under_way(smollm):
 
 async def test_a_prompt_longer_than_the_context_says_both_sizes(model):
     """D-51: sizes are told, never the text."""
-    with pytest.raises(ExecutorError) as failed:
+    with pytest.raises(RequestTooLongError) as failed:
         await model.complete(ask("secret-word " * 3000))
     said = str(failed.value)
     assert re.search(

@@ -30,6 +30,7 @@ OPTIONS: Mapping[str, type | tuple[type, ...]] = {
     "timeout": (int, float),
     "answer_timeout": (int, float),
     "max_answer_bytes": int,
+    "context_tokens": int,
 }
 
 
@@ -53,12 +54,16 @@ def claude(
     timeout: float = http_common.CONNECT_TIMEOUT,
     answer_timeout: float = http_common.ANSWER_TIMEOUT,
     max_answer_bytes: int = LARGEST_ANSWER,
+    context_tokens: int | None = None,
     prices: PriceTable | None = None,
 ) -> PydanticAIModel:
     """A Claude model. The SDK is imported and the key read on the first request."""
     if base_url is not None and (problem := http_common.wrong_address(base_url)):
         raise ConfigurationError(f"Provider of kind 'claude': {problem}.")
-    limits = {"timeout": timeout, "answer_timeout": answer_timeout, "max_answer_bytes": max_answer_bytes}
+    limits = {
+        "timeout": timeout, "answer_timeout": answer_timeout, "max_answer_bytes": max_answer_bytes,
+        "context_tokens": context_tokens,
+    }  # fmt: skip
     http_common.check_limits("claude", limits)
 
     def make(name: str) -> Made:
@@ -97,6 +102,7 @@ def claude(
         prices=prices,
         secrets=lambda: (os.environ.get(api_key_env, ""),),
         answer_timeout=answer_timeout,
+        context_tokens=context_tokens,
     )
 
 

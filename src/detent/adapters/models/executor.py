@@ -20,6 +20,7 @@ from detent.adapters.models.model import Model, ModelRequest, OnText, with_syste
 from detent.dispatch.agent import ALREADY
 from detent.dispatch.agent_tools import FATAL, LONGEST_RESULT, AgentTool, AgentTools, result_text
 from detent.dispatch.answer_text import parse_answer
+from detent.dispatch.compaction import fitting, room
 from detent.dispatch.conversation import Conversation, Message, ModelAnswer, ToolCall
 from detent.dispatch.executor import (
     AgentStreamChunk,
@@ -57,6 +58,11 @@ class ModelStepExecutor:
         self.default_model_id = default_model_id
         self.max_turns = max_turns
         self._clock = clock
+
+    @property
+    def context_tokens(self) -> int | None:
+        """Tokens of prompt and answer together, where the model knows them."""
+        return getattr(self.model, "context_tokens", None)
 
     # -- one reply ------------------------------------------------------------------------------------------
 
@@ -127,14 +133,21 @@ class ModelStepExecutor:
         conversation = Conversation((*system, Message("user", text)))
         calls = _Calls(toolbox, tools, step_name)
         used = _Used()
+        most = None
+        if (limit := self.context_tokens) is not None:
+            schema = None if output_schema is None else schema_of(output_schema)
+            most = room(limit, answer=getattr(config, "max_tokens", None) or 0, fixed=[schema, *tools])
         async with used.told(), _named(step_name):
             if stream is not None:
                 await stream.open()
             for _ in range(self.max_turns):
-                request = ReplyRequest(
-                    step_name, agent_name, conversation.messages, tools, output_schema, config
+                answer, _ = await fitting(
+                    conversation.messages,
+                    most,
+                    lambda messages: self._reply(
+                        ReplyRequest(step_name, agent_name, messages, tools, output_schema, config), stream
+                    ),
                 )
-                answer = await self._reply(request, stream)
                 used.add(answer.usage)
                 if not answer.calls:
                     output = await over(answer.text, _output, answer, output_schema, step_name, config)
@@ -142,7 +155,7 @@ class ModelStepExecutor:
                     return ExecutorResult(output, usage=used.sum, events=events, model_id=answer.model_id)
                 made = conversation.with_ids(answer.calls)
                 results = [Message("tool", await calls.result(call), answers=call.id) for call in made]
-                conversation.add(Message("assistant", answer.text, made), *results)
+                conversation.add(Message("assistant", answer.text, made, opaque=answer.opaque), *results)
             raise ExecutorError(
                 f"The model gave no answer for '{step_name}' within {self.max_turns} turns.",
                 step_name=step_name,

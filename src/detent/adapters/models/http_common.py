@@ -13,7 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from detent.adapters.models.model import ModelRequest
-from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
+from detent.dispatch.conversation import Message
+from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError, RequestTooLongError
 from detent.dispatch.usage import UsageMetadata
 from detent.kernel.errors import ConfigurationError, nearest
 
@@ -33,6 +34,20 @@ REPEATED = 12
 WAITING_HELPS = frozenset({408, 425, 429})
 PAID_OUT = ("insufficient_quota", "billing", "credit", "quota_exceeded")
 """Codes of an empty account: waiting does not help, whatever the status."""
+
+_TOO_LONG_CODES = (
+    "context_length_exceeded",
+    "exceed_context_size",
+    "context_window_exceeded",
+    "request_too_large",
+)
+_TOO_LONG = re.compile(
+    r"(prompt|input|request|messages?)( is| are)? too long|too many (input )?tokens|model token limit"
+    r"|input token count .*exceeds|range of input length|inputs` tokens \+"
+    r"|(exceed|maximum|too l|than|only|limit).*context.?(length|window|size|limit)"
+    r"|context.?(length|window|size|limit).*(exceed|maximum|too l|only|limit)"
+)
+"""What servers say of a request that is longer than the model's context, in lower case."""
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -60,14 +75,30 @@ def cut_arguments(index: int, usage: UsageMetadata) -> OutputSchemaValidationErr
     return OutputSchemaValidationError("", "a tool's arguments", [problem], usage=usage)
 
 
+def too_long(status: int, message: str, code: str = "") -> bool:
+    """Whether a server has refused a request because it is longer than the model's context."""
+    if status not in (400, 413, 422, 500):
+        return False
+    by_code = any(known in code.lower() for known in _TOO_LONG_CODES)
+    return by_code or status == 413 or _TOO_LONG.search(message.lower()) is not None
+
+
 def status_failure(
-    who: str, status: int, message: str = "", *, code: str = "", retry_after: float | None = None
+    who: str,
+    status: int,
+    message: str = "",
+    *,
+    code: str = "",
+    retry_after: float | None = None,
+    too_long: bool = False,
 ) -> ExecutorError:
     """The error for an HTTP status."""
     empty = any(word in code.lower() for word in PAID_OUT)
     transient = (status in WAITING_HELPS or status >= 500) and not empty
     meaning = _MEANINGS.get(status, "the server failed" if status >= 500 else "the request was refused")
     text = f"{who} answered {status}: {'the account has nothing left' if empty else meaning}."
+    if too_long:
+        return RequestTooLongError(f"{text} It says: {message}" if message else text)
     return ExecutorError(
         f"{text} It says: {message}" if message else text,
         transient=transient,
@@ -136,6 +167,7 @@ def fit_to_tell(message: str, request: ModelRequest, secrets: Iterable[str] = ()
             line = line.replace(secret, "***")
     line = line if len(line) <= LONGEST_TOLD else f"{line[:LONGEST_TOLD]}…"
     questions = [" ".join(question.content.split()) for question in request.messages]
+    questions += [message.opaque.data for message in request.messages if message.opaque is not None]
     repeats = any(
         line[at : at + REPEATED] in text for text in questions for at in range(len(line) - REPEATED + 1)
     )
@@ -202,10 +234,10 @@ def check_limits(kind: str, options: Mapping[str, Any]) -> None:
     Raises:
         ConfigurationError: a limit is not above 0.
     """
-    for name in ("timeout", "answer_timeout", "max_answer_bytes"):
+    for name in ("timeout", "answer_timeout", "max_answer_bytes", "context_tokens"):
         value = options.get(name)
         if value is not None and value <= 0:
-            unit = "" if name == "max_answer_bytes" else " seconds"
+            unit = " seconds" if name.endswith("timeout") else ""
             raise ConfigurationError(f"Provider of kind '{kind}': {name} must be more than 0{unit}.")
 
 
@@ -234,6 +266,19 @@ class WireNames:
     def own(self, wire_name: str) -> str:
         """The tool's own name; an unknown name stays as it is."""
         return self._own.get(wire_name, wire_name)
+
+
+def wire_id(call_id: str) -> str:
+    """An id of ours as providers are given it: Mistral wants nine letters and digits."""
+    return call_id.zfill(9) if re.fullmatch(r"t\d+c\d+", call_id) else call_id
+
+
+def opaque_data(message: Message, provider: str, model: str) -> Any:
+    """What a provider wants back with a message; None where it comes from another provider or model."""
+    opaque = message.opaque
+    if opaque is None or (opaque.provider, opaque.model) != (provider, model):
+        return None
+    return json.loads(opaque.data)
 
 
 # -- schemas ------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from detent.adapters.models.model import Model, ModelRequest, OnText
 from detent.adapters.models.model_files import DEFAULT, ModelFileMissing, locate, path
 from detent.dispatch.conversation import Message, ModelAnswer
 from detent.dispatch.executor import Availability
-from detent.dispatch.executor_errors import ExecutorError
+from detent.dispatch.executor_errors import ExecutorError, RequestTooLongError
 from detent.dispatch.usage import UsageMetadata
 from detent.engine import logger
 from detent.kernel.errors import ConfigurationError, DetentError
@@ -46,6 +46,7 @@ OPTIONS: Mapping[str, type | tuple[type, ...]] = {
     "model_id": str,
     "threads": int,
     "context": int,
+    "context_tokens": int,
     "answer_timeout": (int, float),
 }
 
@@ -67,6 +68,7 @@ class LocalModel(Model):
         folder: Path | None = None,
         threads: int | None = None,
         context: int = CONTEXT,
+        context_tokens: int | None = None,
         answer_timeout: float = ANSWER_TIMEOUT,
     ) -> None:
         self.model_id = model_id
@@ -77,6 +79,8 @@ class LocalModel(Model):
         """The default leaves one core free: with all cores busy, the model is slower."""
         self.context = context
         """Tokens of prompt and answer together."""
+        self.context_tokens = min(context, context_tokens or context)
+        """Tokens of a conversation beyond which its oldest parts are left out."""
         self.answer_timeout = answer_timeout
         """Seconds an answer may take, not counting the wait for its turn."""
         self._thread: _ModelThread | None = None
@@ -188,7 +192,7 @@ class LocalModel(Model):
 
     def _failed(self, model_id: str, error: Mapping[str, Any], request: ModelRequest) -> ExecutorError:
         if error.get("type") == "exceed_context_size_error":
-            return ExecutorError(
+            return RequestTooLongError(
                 f"The prompt for model '{model_id}' is {error.get('n_prompt_tokens')} tokens long, "
                 f"its context holds {error.get('n_ctx')}. "
                 f"Give it less, or a larger `context` (now {self.context})."
@@ -199,7 +203,7 @@ class LocalModel(Model):
 def connect(
     options: Mapping[str, Any], *, kind: str = "local", folder: Path | None = None, prices: Any = None
 ) -> Model:
-    """A local model from a provider's options: `model_id`, `threads`, `context`, `answer_timeout`."""
+    """The local model described by a provider's settings."""
     checked_options(kind, options, OPTIONS)
     check_limits(kind, options)
     model_id = options.get("model_id") or DEFAULT
@@ -215,6 +219,7 @@ def connect(
     locate(model_id, base=folder)  # an unknown name is an error now; a missing file only when it is needed
     return LocalModel(
         model_id, folder=folder, threads=threads, context=context or CONTEXT,
+        context_tokens=options.get("context_tokens"),
         answer_timeout=options.get("answer_timeout") or ANSWER_TIMEOUT,
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ import importlib.util
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -21,7 +21,7 @@ from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, piece
 from detent.adapters.models import http_common
 from detent.adapters.models.model import ModelRequest, OnText, with_system_text
 from detent.adapters.models.prices import PriceTable
-from detent.dispatch.conversation import Message, ModelAnswer, ToolCall
+from detent.dispatch.conversation import Message, ModelAnswer, Opaque, ToolCall
 from detent.dispatch.executor import Availability
 from detent.dispatch.executor_errors import ExecutorError
 from detent.dispatch.usage import UsageMetadata
@@ -72,7 +72,13 @@ OPTIONS: Mapping[str, type | tuple[type, ...]] = {
     "timeout": (int, float),
     "answer_timeout": (int, float),
     "max_answer_bytes": int,
+    "context_tokens": int,
 }
+
+KEPT = ("extra_content", "reasoning_content")
+"""Fields of a message that a server may want back with it: Gemini's signatures, DeepSeek's reasoning."""
+UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+"""What Gemini takes in place of its signature, for a call that it has not made itself."""
 
 
 def connect(
@@ -103,6 +109,7 @@ def connect(
         connect_timeout=given.get("timeout", http_common.CONNECT_TIMEOUT),
         answer_timeout=given.get("answer_timeout", http_common.ANSWER_TIMEOUT),
         max_answer_bytes=given.get("max_answer_bytes"),
+        context_tokens=given.get("context_tokens"),
         prices=prices,
     )
 
@@ -121,7 +128,9 @@ class _Accepted:
     """It has accepted a schema before, so a refusal is about the schema at hand."""
     refused_schemas: dict[str, Literal["json_object", "words"]] = field(default_factory=dict)
     without: set[str] = field(default_factory=set)
-    """Parameters to leave out."""
+    """Parameters and fields of messages to leave out."""
+    signs: bool = False
+    """It refuses calls without a signature."""
 
 
 class _Refused(Exception):
@@ -146,12 +155,15 @@ class OpenAIModel:
         connect_timeout: float = http_common.CONNECT_TIMEOUT,
         answer_timeout: float = http_common.ANSWER_TIMEOUT,
         max_answer_bytes: int | None = None,
+        context_tokens: int | None = None,
         prices: PriceTable | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self.model_id = model_id
         self.native_tools = native_tools
+        self.context_tokens = context_tokens
+        """Tokens of prompt and answer together; None where that is not known."""
         self._kind = kind
         self._preset = PRESETS[kind]
         self._api_key_env = api_key_env
@@ -167,6 +179,8 @@ class OpenAIModel:
         self._answer_formats = IdentityMemo(_answer_format)
         self._arguments = IdentityMemo(to_plain)
         self._server = f"The {kind} server at {host_of(self.base_url)}"
+        self._provider = f"chat completions of {host_of(self.base_url)}"
+        """Who is sent opaque parts back."""
 
     def available(self) -> Availability:
         """Whether the server could be asked now; nothing is sent."""
@@ -298,7 +312,12 @@ class OpenAIModel:
                 }
                 for tool in request.tools
             ]
-        body["messages"] = [_message(message, names) for message in messages]
+        body["messages"] = [
+            _message(
+                message, names, http_common.opaque_data(message, self._provider, model_id or ""), accepted
+            )
+            for message in _in_order(messages)
+        ]
         if "temperature" not in accepted.without:
             body["temperature"] = request.temperature
         if accepted.limit is not None:
@@ -325,6 +344,7 @@ class OpenAIModel:
             http_common.fit_to_tell(message, request, [self._key()]),
             code=code,
             retry_after=http_common.retry_after(headers, self._clock()),
+            too_long=http_common.too_long(status, message, code),
         )
         return _Refused(error, f"{code} {message}".lower()) if status in (400, 422) else error
 
@@ -337,8 +357,9 @@ class OpenAIModel:
             status = 503 if any(word in code for word in ("overloaded", "unavailable")) else None
             status = status or (429 if "rate_limit" in code else 500 if "server" in code else 400)
         return http_common.status_failure(
-            self._server, status, http_common.fit_to_tell(message, request, [self._key()]), code=code
-        )
+            self._server, status, http_common.fit_to_tell(message, request, [self._key()]), code=code,
+            too_long=http_common.too_long(status, message, code),
+        )  # fmt: skip
 
     def _whole(self, raw: bytes, request: ModelRequest, names: http_common.WireNames) -> ModelAnswer:
         try:
@@ -359,6 +380,7 @@ class OpenAIModel:
                 usage=body.get("usage"),
                 refused=bool(message.get("refusal")),
             )
+            partial.keep(message)
             for index, call in enumerate(message.get("tool_calls") or ()):
                 partial.add_call({**call, "index": index})
             return self._answer(partial, request, names)
@@ -406,7 +428,10 @@ class OpenAIModel:
             if isinstance(arguments, str) and finish == "length":
                 raise http_common.cut_arguments(index, usage)
             calls.append(ToolCall(call.id or f"call_{index}", names.own(call.name), arguments))
-        return ModelAnswer("".join(partial.text), usage, model_id, finish, tuple(calls))
+        opaque = None
+        if calls and (kept := partial.kept()):
+            opaque = Opaque(self._provider, request.model_id or self.model_id or "", encode(kept))
+        return ModelAnswer("".join(partial.text), usage, model_id, finish, tuple(calls), opaque)
 
     def _usage(self, reported: Any, asked_id: str | None, answered_id: str | None) -> UsageMetadata:
         reported = reported if isinstance(reported, Mapping) else {}
@@ -436,6 +461,8 @@ class _Call:
     id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list)
+    extra: Any = None
+    """What the server wants back with it."""
 
     def read(self) -> Mapping[str, Any] | str:
         """The arguments; as they were written, where that is no object."""
@@ -466,6 +493,21 @@ class _PartialAnswer:
     usage: Any = None
     refused: bool = False
     done: bool = False
+    fields: dict[str, Any] = field(default_factory=dict)
+    """Fields of the message that the server may want back."""
+
+    def keep(self, message: Mapping[str, Any]) -> None:
+        """Keep the fields of a message, or of a part of one, that the server may want back."""
+        for name in KEPT:
+            if value := message.get(name):
+                before = self.fields.get(name)
+                both_text = isinstance(before, str) and isinstance(value, str)
+                self.fields[name] = before + value if both_text else value
+
+    def kept(self) -> dict[str, Any]:
+        """What the server wants back; empty where it is nothing."""
+        calls = {str(index): call.extra for index, call in enumerate(self.calls) if call.extra}
+        return {**self.fields, **({"calls": calls} if calls else {})}
 
     def add(self, body: Mapping[str, Any]) -> list[tuple[str, Literal["output", "thinking"]]]:
         """Add one event of a stream; returns the new text."""
@@ -474,6 +516,7 @@ class _PartialAnswer:
         texts: list[tuple[str, Literal["output", "thinking"]]] = []
         for choice in body.get("choices") or ():
             delta = choice.get("delta") or {}
+            self.keep(delta)
             if thought := delta.get("reasoning_content") or delta.get("reasoning"):
                 texts.append((str(thought), "thinking"))
             if text := delta.get("content"):
@@ -494,6 +537,7 @@ class _PartialAnswer:
             self.calls.append(call)
         call.id = piece.get("id") or call.id
         call.name = function.get("name") or call.name
+        call.extra = piece.get("extra_content") or call.extra
         arguments = function.get("arguments") or ""
         # Some servers send the arguments as an object, not as its JSON text.
         call.arguments.append(arguments if isinstance(arguments, str) else json.dumps(arguments))
@@ -529,20 +573,45 @@ async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield data[-1]
 
 
-def _message(message: Message, names: http_common.WireNames) -> dict[str, Any]:
+def _in_order(messages: Sequence[Message]) -> list[Message]:
+    """The messages in an order that every server accepts.
+
+    Mistral refuses a `user` message directly after `tool` messages, so its text is appended to the last of
+    them, after a blank line.
+    """
+    ordered: list[Message] = []
+    for message in messages:
+        if message.role == "user" and ordered and ordered[-1].role in ("tool", "user"):
+            before = ordered[-1]
+            ordered[-1] = before._replace(content=f"{before.content}\n\n{message.content}")
+        else:
+            ordered.append(message)
+    return ordered
+
+
+def _message(
+    message: Message, names: http_common.WireNames, opaque: Mapping[str, Any] | None, accepted: _Accepted
+) -> dict[str, Any]:
     plain: dict[str, Any] = {"role": message.role, "content": message.content}
+    fields = {name: opaque[name] for name in KEPT if name in opaque} if opaque else {}
     if message.calls:
         plain["tool_calls"] = [
             {
-                "id": call.id,
+                "id": http_common.wire_id(call.id),
                 "type": "function",
                 "function": {"name": names.wire(call.name), "arguments": encode(to_plain(call.arguments))},
             }
             for call in message.calls
         ]
+        signatures = dict(opaque.get("calls", {})) if opaque else {}
+        if accepted.signs and not signatures:
+            signatures["0"] = UNSIGNED
+        if "extra_content" not in accepted.without:
+            for index, signature in signatures.items():
+                plain["tool_calls"][int(index)]["extra_content"] = signature
     if message.answers is not None:
-        plain["tool_call_id"] = message.answers
-    return plain
+        plain["tool_call_id"] = http_common.wire_id(message.answers)
+    return {**plain, **{name: value for name, value in fields.items() if name not in accepted.without}}
 
 
 def _count(value: Any) -> int:
@@ -596,7 +665,13 @@ _ABOUT_FORM = (
 
 def _adapt(accepted: _Accepted, body: Mapping[str, Any], request: ModelRequest, refusal: str) -> bool:
     """Change what is sent after a refusal; False when the refusal names nothing that could be changed."""
-    if "stream_options" in body and "stream_options" in refusal:
+    unwanted = [name for name in KEPT if name in refusal and name not in accepted.without]
+    unwanted = [name for name in unwanted if f'"{name}":' in encode(to_plain(body["messages"]))]
+    if "missing" in refusal and "thought_signature" in refusal and not accepted.signs:
+        accepted.signs = True
+    elif unwanted and not any(word in refusal for word in ("missing", "must be passed")):
+        accepted.without.update(unwanted)
+    elif "stream_options" in body and "stream_options" in refusal:
         accepted.without.add("stream_options")
     elif "temperature" in body and "temperature" in refusal:
         accepted.without.add("temperature")

@@ -7,18 +7,19 @@ import importlib
 import importlib.util
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from detent.adapters.hosts import host_of
 from detent.adapters.http_body import limiting_hooks, too_large
 from detent.adapters.models import http_common
 from detent.adapters.models.model import ModelRequest, OnText
 from detent.adapters.models.prices import PriceTable
-from detent.dispatch.conversation import Message, ModelAnswer, ToolCall
+from detent.dispatch.conversation import Message, ModelAnswer, Opaque, ToolCall
 from detent.dispatch.executor import Availability
-from detent.dispatch.executor_errors import ExecutorError
+from detent.dispatch.executor_errors import ExecutorError, RequestTooLongError
 from detent.dispatch.usage import UsageMetadata
 from detent.engine import logger
 from detent.kernel.errors import ConfigurationError
@@ -45,6 +46,7 @@ OPTIONS: Mapping[str, type | tuple[type, ...]] = {
     "model": str,
     "answer_timeout": (int, float),
     "max_answer_bytes": int,
+    "context_tokens": int,
 }
 
 MISSING = "pydantic-ai is not installed: pip install 'detent[providers]'"
@@ -103,6 +105,7 @@ def connect(
         default_id=name,
         prices=prices,
         answer_timeout=options.get("answer_timeout") or http_common.ANSWER_TIMEOUT,
+        context_tokens=options.get("context_tokens"),
     )
 
 
@@ -158,7 +161,10 @@ class PydanticAIModel:
         prices: PriceTable | None = None,
         secrets: Callable[[], tuple[str, ...]] = tuple,
         answer_timeout: float = http_common.ANSWER_TIMEOUT,
+        context_tokens: int | None = None,
     ) -> None:
+        self.context_tokens = context_tokens
+        """Tokens of prompt and answer together; None where that is not known."""
         self._make = make
         self._default_id = default_id
         self._ready = ready
@@ -218,14 +224,15 @@ class PydanticAIModel:
         deadline = asyncio.timeout(self._answer_timeout)
         try:
             async with deadline:
-                response = await _ask(made, request, names, on_text)
+                response = await _ask(made, request, model_id, names, on_text)
         except ExecutorError:
             raise
         except Exception as error:
             if deadline.expired():
                 raise http_common.too_late(_subject(model_id), self._answer_timeout) from None
             failure = self._failure(error, model_id, request)
-            if (most := _accepted_tokens(error, request.max_tokens)) is not None:
+            too_long = isinstance(failure, RequestTooLongError)
+            if not too_long and (most := _accepted_tokens(error, request.max_tokens)) is not None:
                 raise _LimitRefused(failure, most) from error
             raise failure from error
         return self._answer(response, model_id, names, made.model)
@@ -270,7 +277,8 @@ class PydanticAIModel:
                 text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
             else:
                 calls.append(ToolCall(part.tool_call_id, names.own(part.tool_name), arguments))
-        return ModelAnswer(text, usage, response.model_name or model_id, finish, tuple(calls))
+        opaque = _opaque(response, served, model_id) if calls else None
+        return ModelAnswer(text, usage, response.model_name or model_id, finish, tuple(calls), opaque)
 
     def _usage(self, response: ModelResponse, model_id: str) -> UsageMetadata:
         """The usage; `input_tokens` includes tokens read from and written to the cache."""
@@ -313,7 +321,11 @@ class PydanticAIModel:
                 who, error.status_code, http_common.fit_to_tell(message, request, self._secrets()),
                 code=account_code,
                 retry_after=error.retry_after,
+                too_long=isinstance(error, of.ModelContextWindowExceededError)
+                or http_common.too_long(error.status_code, message, code),
             )  # fmt: skip
+        if isinstance(error, of.ModelContextWindowExceededError):
+            return RequestTooLongError(f"{who} refused the request: it is too long.")
         if isinstance(error, of.ModelConnectionError):
             return ExecutorError(
                 f"{who} could not be reached, or broke off ({type(error.__cause__ or error).__name__}).",
@@ -340,11 +352,11 @@ class PydanticAIModel:
 
 
 async def _ask(
-    made: Made, request: ModelRequest, names: http_common.WireNames, on_text: OnText | None
+    made: Made, request: ModelRequest, model_id: str, names: http_common.WireNames, on_text: OnText | None
 ) -> ModelResponse:
     settings = _settings(made, request)
     parameters = _parameters(made.model, request, names, settings)
-    messages = _messages(request, names)
+    messages = _messages(request, names, made.model, model_id)
     if on_text is None and made.counted:
         from pydantic_ai.direct import model_request
 
@@ -428,7 +440,9 @@ def _parameters(
     return ModelRequestParameters(function_tools=tools, output_mode="prompted", output_object=object_)
 
 
-def _messages(request: ModelRequest, names: http_common.WireNames) -> list[ModelMessage]:
+def _messages(
+    request: ModelRequest, names: http_common.WireNames, served: Served, model_id: str
+) -> list[ModelMessage]:
     from pydantic_ai import messages as of
 
     called = {call.id: call.name for message in request.messages for call in message.calls}
@@ -448,20 +462,78 @@ def _messages(request: ModelRequest, names: http_common.WireNames) -> list[Model
         elif message.role == "tool":
             add_part(_tool_return(message, called, names))
         else:
-            parts: list[Any] = [of.TextPart(message.content)] if message.content else []
-            parts += [
-                of.ToolCallPart(names.wire(call.name), to_plain(call.arguments), tool_call_id=call.id)
+            calls = [
+                of.ToolCallPart(
+                    names.wire(call.name),
+                    to_plain(call.arguments),
+                    tool_call_id=http_common.wire_id(call.id),
+                )
                 for call in message.calls
             ]
-            messages.append(of.ModelResponse(parts=parts))
+            kept = http_common.opaque_data(message, _provider_of(served), model_id)
+            texts = [of.TextPart(message.content)] if message.content else []
+            messages.append(_with_opaque(kept, message, calls) or of.ModelResponse(parts=[*texts, *calls]))
     return messages
+
+
+def _provider_of(served: Served) -> str:
+    """Who is sent opaque parts back: the system behind a model of the library, and its address."""
+    url = served.base_url
+    return f"{served.system} at {host_of(url)}" if url else served.system
+
+
+def _opaque(response: ModelResponse, served: Served, model_id: str) -> Opaque | None:
+    """What the provider wants back of a reply with calls: its parts in order, but without the arguments."""
+    from pydantic_ai import messages as of
+
+    parts: list[Any] = []
+    wanted = False
+    for part in response.parts:
+        if isinstance(part, of.ToolCallPart) and part.tool_name != ANSWER_TOOL:
+            wanted = wanted or bool(part.provider_details or part.id)
+            parts.append(replace(part, args=None))
+        elif isinstance(part, of.TextPart):
+            wanted = wanted or bool(part.provider_details or part.id)
+            parts.append(part)
+        elif isinstance(part, of.ThinkingPart) and (part.signature or part.provider_details or part.id):
+            # Without one of these the library would send the thoughts as text.
+            wanted = True
+            parts.append(part)
+    if not wanted:
+        return None
+    kept = of.ModelResponse(
+        parts=parts, model_name=response.model_name, provider_name=response.provider_name,
+        provider_url=response.provider_url, canonical_system=response.canonical_system,
+    )  # fmt: skip
+    data = of.ModelMessagesTypeAdapter.dump_json([kept]).decode()
+    return Opaque(_provider_of(served), model_id, data)
+
+
+def _with_opaque(kept: Any, message: Message, calls: Sequence[Any]) -> ModelResponse | None:
+    """A reply as its provider gave it, with our ids and arguments; None where the two do not match."""
+    from pydantic_ai import messages as of
+
+    if kept is None:
+        return None
+    (response,) = of.ModelMessagesTypeAdapter.validate_python(kept)
+    text = "".join(part.content for part in response.parts if isinstance(part, of.TextPart))
+    places = [index for index, part in enumerate(response.parts) if isinstance(part, of.ToolCallPart)]
+    if not isinstance(response, of.ModelResponse) or len(places) != len(calls) or text != message.content:
+        return None
+    parts = list(response.parts)
+    for index, call in zip(places, calls, strict=True):
+        parts[index] = replace(
+            parts[index], tool_name=call.tool_name, args=call.args, tool_call_id=call.tool_call_id
+        )
+    return replace(response, parts=parts)
 
 
 def _tool_return(message: Message, called: Mapping[str, str], names: http_common.WireNames) -> Any:
     from pydantic_ai.messages import ToolReturnPart
 
     call = message.answers or ""
-    return ToolReturnPart(names.wire(called.get(call, call)), message.content, tool_call_id=call)
+    name = names.wire(called.get(call, call))
+    return ToolReturnPart(name, message.content, tool_call_id=http_common.wire_id(call))
 
 
 async def _streamed(

@@ -465,3 +465,35 @@ class TestCommits:
         entries = await journal(engine, run.id)
         assert [entry.kind for entry in entries] == ["started", "recorded", "moved"]
         assert run.data["stdout"] == "nothing to do"
+
+
+class TestQueriesThatFail:
+    @pytest.mark.parametrize(
+        "failure", [ToolError("timeout", "no answer", transient=True), Transient("no answer")]
+    )
+    @pytest.mark.parametrize("level", LEVELS)
+    async def test_a_failed_query_may_be_asked_again(self, bench, level, failure):
+        """It is no result to be used: the register may answer a moment later."""
+        answers = [failure, {"status": "valid"}]
+
+        def look() -> Any:
+            answer = answers.pop(0) if len(answers) > 1 else answers[0]
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        async def work(ctx):
+            return {"kind": (await ctx.query("look"))["status"]}
+
+        step = Step(
+            "work", work, INTENT, queries=("look",), effects=(), inputs=(), retry=RetryPolicy(3, 0, 0)
+        )
+        ask = calls(("look", {}))
+        executor = scripted(ask, ask, {"output": {"kind": "valid"}})
+        engine = await bench.engine(
+            single(step, tools=[Tool("look", look, "query")]), dispatch=settings(executor, agent(level))
+        )
+        run = await engine.run("flow")
+        assert run.data == {"kind": "valid"}
+        assert "already" not in executor.calls[2].prompt
+        assert (await result_of(engine, run.id)).mode_used.value == "agent"

@@ -369,7 +369,9 @@ async def test_every_row_of_the_table_holds(quick, level, name, kind_name):
     assert (result.check and result.check.value) == row.check
     assert result.forced is (level_name == "forced")
     events = row.events
-    if kind.acts is not None and row.accepted:  # it acts, sees what came of it, and answers: two rounds
+    # Its effect passes; it sees what came of it, and answers: two rounds, the second judged by itself.
+    rounds = kind.acts is not None and (row.accepted or name == "soft mismatch")
+    if rounds:
         events = events.replace("C V A", "C V S C V A")
     assert heard.sequence() == events
     assert result.attempts == row.events.split().count("R") + row.events.split().count("C")
@@ -377,7 +379,7 @@ async def test_every_row_of_the_table_holds(quick, level, name, kind_name):
     assert len(asked) == result.attempts or kind.acts is not None
     if level_name not in ("none", "forced"):
         assert result.autonomy_level.value == level_name
-    for said in heard.named("dispatch.autonomy_validation", "work"):
+    for said in heard.named("dispatch.autonomy_validation", "work")[-1:]:
         assert said["outcome"] == (OUTCOMES[row.check] if row.accepted else "rejected")
     for said in heard.named("dispatch.fallback", "work"):
         assert (said["reason"], said["fallback_succeeded"]) == (row.fallback, True)

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.dispatch.agent_side import agent_side
-from detent.dispatch.agent_tools import FATAL, AgentTools, Refusal, result_text
+from detent.dispatch.agent_tools import FAILED, FATAL, AgentTools, Refusal, result_text
 from detent.dispatch.autonomy import FallbackReason
 from detent.dispatch.conclusion import known_fields
 from detent.dispatch.conversation import Conversation, Message, ToolCall
@@ -452,7 +452,10 @@ class AgentVisit:
             if key in self._queried:
                 return ALREADY
             self._queried.add(key)
-            return await one(call)
+            text = await one(call)
+            if text.startswith(FAILED):  # it may succeed a moment later
+                self._queried.discard(key)
+            return text
 
         if len(group) == 1:
             return [await told(group[0].call)]

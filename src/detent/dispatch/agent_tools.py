@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from detent.engine.tools import Kind, Tool, Toolbox
 
 
+FAILED = "ERROR: "
+"""Beginning of the result of a query that failed."""
 FATAL = (Fenced, StoreUnavailable, TapeError, BudgetExceededError, CannotCheck)
 """Errors that no executor may swallow."""
 
@@ -130,7 +132,7 @@ class AgentTools:
     async def look(self, name: str, args: Mapping[str, Any]) -> Any:
         """A query's answer for the agent, with secrets masked: like a prompt, it goes to a provider."""
         try:
-            answer = await self._ctx.look(name, dict(to_plain(dict(args))))
+            answer = await self._ctx.look(name, dict(to_plain(dict(args))), agent=True)
         except Exception as error:
             if isinstance(error, FATAL) or not any(
                 secret in str(error) for secret in self._secrets if secret
@@ -151,9 +153,9 @@ class AgentTools:
         except FATAL:
             raise
         except (ToolError, Transient) as error:
-            return f"ERROR: {error}"[:LONGEST_RESULT]
+            return f"{FAILED}{error}"[:LONGEST_RESULT]
         except Exception as error:  # its text may hold private data
-            return f"ERROR: the tool failed ({type(error).__name__})."
+            return f"{FAILED}the tool failed ({type(error).__name__})."
 
     @contextlib.contextmanager
     def _stopping(self) -> Iterator[None]:

@@ -145,7 +145,9 @@ class _Past(TrialContext):
         """The time of the past visit."""
         return self._at
 
-    async def look(self, tool: str, args: Mapping[str, Any], *, durable: bool = False) -> Any:
+    async def look(
+        self, tool: str, args: Mapping[str, Any], *, durable: bool = False, agent: bool = False
+    ) -> Any:
         """The recorded answer."""
         plain = to_plain(dict(args))
         query = self.tools.get(tool, "query")

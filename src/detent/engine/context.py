@@ -19,7 +19,7 @@ from detent.engine.offloaded import blob_of, dug, kept_beside, unfolded
 from detent.engine.outcome import Effect, Outcome, Receipt
 from detent.engine.placeholders import written
 from detent.engine.ports import Clock, TapeCall, TapeError
-from detent.engine.query_errors import error_again, error_facts
+from detent.engine.query_errors import error_again, error_facts, place_of
 from detent.engine.run_resources import resource_of
 from detent.engine.step import Step
 from detent.engine.step_failures import StepChanged, Transient
@@ -97,6 +97,8 @@ class StepContext:
     """Those of them that it came to one after another."""
     _kept_now: AbstractSet[str] = frozenset()
     """Durable queries of this pass that were journaled."""
+    _failures: Mapping[str, int] = MappingProxyType({})
+    """How often each query of an agent has failed in this pass."""
     _seen: Mapping[str, dict[str, Any]] = MappingProxyType({})
     """Query answers of this pass that are not in the journal yet, as records."""
 
@@ -251,8 +253,13 @@ class StepContext:
         """Call a read-only tool. The same query is made only once per attempt."""
         return await self.look(tool, args)
 
-    async def look(self, tool: str, args: Mapping[str, Any], *, durable: bool = False) -> Any:
-        """Like `query`; a durable answer is journaled at once, so that later attempts have it too."""
+    async def look(
+        self, tool: str, args: Mapping[str, Any], *, durable: bool = False, agent: bool = False
+    ) -> Any:
+        """Like `query`; a durable answer is journaled at once, so that later attempts have it too.
+
+        What failed for an `agent` is asked again when it asks again, and when the handler asks.
+        """
         if self.suspended:
             raise self._unwound(asyncio.current_task() is not self._driver.task)
         step = self.step
@@ -266,15 +273,17 @@ class StepContext:
         memo = self._memo = self._memo if self._memo is not None else {}
         if key not in memo:
             seen = f"{SEEN}look/{digest([tool, plain, world] if world else [tool, plain], 24)}"
+            seen = place_of(seen, self._run.records, self._failures.get(key, 0) if agent else None)
             if seen in self._run.records:
                 memo[key] = asyncio.ensure_future(self._seen_before(resolved, plain, self._run.records[seen]))
             else:
                 self._check_world(tool)
-                memo[key] = asyncio.ensure_future(self._ask(resolved, plain, seen))
+                memo[key] = asyncio.ensure_future(self._ask(resolved, plain, seen, agent))
         try:
             answer = await memo[key]
         except Exception:
             memo.pop(key, None)
+            self._failures = {**self._failures, key: self._failures.get(key, 0) + agent}
             raise
         if durable and key not in self._kept_now and not resolved.private:
             self._kept_now = {*self._kept_now, key}
@@ -329,7 +338,9 @@ class StepContext:
         self._seen = {}
         return seen
 
-    async def _ask(self, tool: Tool, args: dict[str, Any], record: str | None = None) -> Any:
+    async def _ask(
+        self, tool: Tool, args: dict[str, Any], record: str | None = None, agent: bool = False
+    ) -> Any:
         breakers, name = self._driver.engine.breakers, f"tool/{tool.name}"
         if tool.breaker is not None and await breakers.open_until(name, tool.breaker) is not None:
             raise ToolError(
@@ -354,7 +365,7 @@ class StepContext:
             if tool.breaker is not None and not (isinstance(error, ToolError) and not error.transient):
                 await breakers.failed(name, tool.breaker)
             self._looked(self._line(tool, args, {"$error": type(error).__name__}))
-            self._remember(record, tool, error=error_facts(error))
+            self._remember(record, tool, error=error_facts(error), **({"by": "agent"} if agent else {}))
             if isinstance(error, ToolError) and error.transient:
                 raise Transient(str(error)) from error
             raise

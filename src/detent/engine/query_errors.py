@@ -10,7 +10,7 @@ from detent.engine.tools import ToolError
 from detent.engine.user_errors import message_of
 
 _BUILT_IN = (ConnectionError, FileNotFoundError, KeyError, LookupError, OSError, PermissionError,
-             TimeoutError, TypeError, ValueError)  # fmt: skip
+             TimeoutError, Transient, TypeError, ValueError)  # fmt: skip
 
 
 def error_facts(error: Exception) -> dict[str, Any]:
@@ -27,3 +27,19 @@ def error_again(facts: Mapping[str, Any]) -> Exception:
         return Transient(str(error)) if error.transient else error
     kind = next((kind for kind in _BUILT_IN if kind.__name__ == facts["type"]), RuntimeError)
     return kind(facts["message"])
+
+
+def place_of(name: str, records: Mapping[str, Any], failures: int | None) -> str:
+    """The name under which the answer of a query is kept, or will be.
+
+    For an agent, after so many `failures` of the same query in its visit, each kept under a name of its own.
+    For a handler (None) behind all those failures: what failed for an agent is asked again.
+    """
+    place = failures or 0
+    while failures is None and records.get(_at(name, place), {}).get("by") == "agent":
+        place += 1
+    return _at(name, place)
+
+
+def _at(name: str, place: int) -> str:
+    return f"{name}~{place}" if place else name

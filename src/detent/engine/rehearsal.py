@@ -109,7 +109,9 @@ class _RehearsalContext(TrialContext):
             self._given = await self._work_out()
         return dict(self._given)
 
-    async def look(self, tool: str, args: Mapping[str, Any], *, durable: bool = False) -> Any:
+    async def look(
+        self, tool: str, args: Mapping[str, Any], *, durable: bool = False, agent: bool = False
+    ) -> Any:
         """A query; its answer is remembered by the visit and not journaled at once."""
         return await super().look(tool, args)
 

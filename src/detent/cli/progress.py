@@ -119,7 +119,7 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
     if kind == "called_off":
         return _line("", "·", "", 0, "", f"{body.by} called it off; its step is settled first", widest)
     if kind == "released" and body.name.startswith("effect:"):
-        return _line("", "·", "", 0, "", f"{body.by} settled the effect in doubt: {body.answer}", widest)
+        return _line("", "·", "", 0, "", f"{body.by} settled the effect: {body.answer}", widest)
     if kind == "released" and body.name != "children":
         name = "" if body.name.startswith(f"{CONFIRM}:") else f" '{body.name}'"
         message = f"{body.by} answered{name}" + (

@@ -11,6 +11,7 @@ from detent.insight.formatting import columns, cost, count, short, span, value
 from detent.insight.visits import AGENT, FALLBACK
 from detent.insight.why import fallback_of
 from detent.kernel.entries import (
+    AT_END,
     AttemptFailed,
     Body,
     CalledOff,
@@ -274,6 +275,8 @@ def _attempt_failed(body: AttemptFailed, entry: Entry) -> Told:
 
 def _proposed(body: Proposed, entry: Entry) -> Told:
     tools = ", ".join(str(effect.get("tool")) for effect in body.effects)
+    if body.step == AT_END:
+        return "engine", f"to do before the run ends{_end_status(body)}: {tools}", None
     if body.by not in ("handler", "agent", "engine"):  # a person has put it in the place of another
         calls = ", ".join(call_text(str(item.get("tool")), item.get("args")) for item in body.effects)
         return body.by, f"changed it to {calls}", None
@@ -283,6 +286,12 @@ def _proposed(body: Proposed, entry: Entry) -> Told:
     looked = "" if body.final else _looked(body.looked)
     remarks = _extra(looked, "" if body.final else _replaced(body.detail), cost(body.spend))
     return body.by, text + remarks, body.duration
+
+
+def _end_status(body: Proposed) -> str:
+    """The status that a run is about to end with."""
+    ends = [end.get("body") for end in body.outcome.values() if isinstance(end, Mapping)]
+    return next((f" {end['status']}" for end in ends if isinstance(end, Mapping) and "status" in end), "")
 
 
 def _effect_begun(body: EffectBegun, entry: Entry) -> Told:
@@ -369,6 +378,7 @@ def _reopened(body: Reopened, entry: Entry) -> Told:
 
 
 def _ended(body: Ended, entry: Entry) -> Told:
-    text = f"ended {body.status.value}" + (f": {short(body.reason, 120)}" if body.reason else "")
+    told = body.reason and body.reason != body.status.value
+    text = f"ended {body.status.value}" + (f": {short(str(body.reason), 120)}" if told else "")
     error = short(body.error, 120) if body.error else ""
     return body.by, text + _extra(error, cost(body.spend)), body.duration or None

@@ -25,7 +25,11 @@ def work(ctx):
 
 
 table = Machine("ending", start="work", moves={"work": ["done"]}, ends={"done": Status.SUCCEEDED})
-flow = Flow(table, {"work": work}, tools=[write], at_end=lambda end: [Effect("report.write", {"text": end.status.value})])
+def report(ending):
+    yield Effect("report.write", {"text": ending.status.value})
+
+
+flow = Flow(table, {"work": work}, tools=[write], at_end=report)
 '''
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from detent.cli.live import LiveLines
 from detent.cli.output import STATUS_COLOURS, clean, cut, is_terminal, paint, printable, say, status, width
+from detent.insight.agent_text import fallback_words
 from detent.insight.effect_text import answer_text, skipped_text
-from detent.insight.formatting import count, span
+from detent.insight.formatting import count, short, span
 from detent.kernel.entries import CONFIRM, AttemptFailed, Held
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
             status(end, to) if end else to,
             width(to),
             span(body.duration),
-            " · ".join(part for part in (performed_by(body), body.reason) if part),
+            " · ".join(part for part in (performed_by(body), *further_by(body), body.reason) if part),
             widest,
         )
     if kind == "noted" and body.topic == "autonomy.demoted":
@@ -145,13 +146,25 @@ def performed_by(body: Any) -> str:
     detail = body.detail
     if detail.get("fallback_used"):
         error = detail.get("agent_error") or {}
-        message = f" ({cut(clean(error['message']), 100)})" if error.get("message") else ""
-        return f"handler, not the agent: {str(detail.get('fallback_reason')).replace('_', ' ')}{message}"
+        message = f" ({short(error['message'], 160)})" if error.get("message") else ""
+        return f"handler, not the agent: {fallback_words(detail)}{message}"
     if body.by != "agent":
         return ""
     tokens = body.spend.tokens
     level = detail.get("autonomy_level", "")
     return f"agent ({level}, {count(tokens, 'token')})" if tokens else f"agent ({level})"
+
+
+def further_by(body: Any) -> list[str]:
+    """Who performed the further steps of a visit, where agents were to."""
+    told = []
+    for record in body.detail.get("then", ()):
+        name = str(record.get("step")).rpartition("/")[2]
+        if record.get("fallback_used"):
+            told.append(f"then {name} by the handler, not the agent: {fallback_words(record)}")
+        elif record.get("mode_used") == "agent":
+            told.append(f"then {name} by the agent ({record.get('autonomy_level', '')})")
+    return told
 
 
 def _line(frm: str, sign: str, to: str, to_width: int, took: str, message: str, widest: int) -> str:

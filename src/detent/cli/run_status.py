@@ -88,7 +88,7 @@ def _other_answers(hold: Held) -> str:
 
 
 def effect_lines(hold: Held) -> list[str]:
-    """The effect that a hold is about: its tool, its exact arguments, why it failed, and its preview, a line each."""
+    """The effect that a hold is about, a line each: tool, exact arguments, why it failed, preview."""
     if "tool" not in hold.about:
         return []
     args, preview = hold.about.get("args") or {}, hold.about.get("shown")
@@ -99,7 +99,7 @@ def effect_lines(hold: Held) -> list[str]:
         for name, value in args.items():
             lines += _value_lines(f"  {clean(name)}: ", value)
     if error := hold.about.get("error"):
-        lines += _value_lines("  error: ", error)
+        lines += _value_lines("error: ", error)
     if preview:
         lines += [f"  | {shown(line)}" for line in str(preview).splitlines()]
     return lines

@@ -26,6 +26,7 @@ from detent.kernel.view import View
 if TYPE_CHECKING:
     from detent.engine.flow import Flow
 
+
 class Ending(NamedTuple):
     """How a run is about to end."""
 

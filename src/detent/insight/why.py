@@ -10,6 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Literal
 
+from detent.insight.agent_text import (
+    VERDICT,
+    fallback_words,
+    further_key,
+    last_word,
+    level_words,
+    verdict_words,
+)
 from detent.insight.effect_text import answer_text, call_text, calls_of, how_skipped
 from detent.insight.formatting import cost, count, short, span, value
 from detent.insight.table import Source, Table
@@ -31,6 +39,7 @@ from detent.kernel.entries import (
     Held,
     Migrated,
     Moved,
+    Noted,
     Proposed,
     Recorded,
     Released,
@@ -42,7 +51,7 @@ from detent.kernel.plain import copied
 from detent.kernel.run import Run
 
 DecisionKind = Literal[
-    "move", "end", "hold", "fallback", "effect", "cancellation", "migration", "fork", "reopening"
+    "move", "end", "hold", "fallback", "effect", "verdict", "cancellation", "migration", "fork", "reopening"
 ]
 
 
@@ -92,6 +101,8 @@ class Performed:
     """performed, probed, told, reused, denied, edited, skipped, failed; in doubt or pending until settled."""
     by: str | None = None
     """Who denied, changed or skipped it."""
+    proposed_by: str | None = None
+    """Who asked for it: handler, agent, person or engine."""
     reason: str | None = None
     """Why it was denied or skipped."""
     asked: Any = None
@@ -187,8 +198,10 @@ class _Reader:
         """Queries asked in the rounds of the visit."""
         self._agent: Mapping[str, Any] = {}
         """The agent's last reply in the visit."""
-        self._fell_back = False
-        """Whether a fallback in the visit is among the decisions."""
+        self._further: dict[int, Mapping[str, Any]] = {}
+        """The agents' last replies in further steps of the visit, by number."""
+        self._fell_back: int | None = None
+        """Index of the visit's fallback in the decisions."""
         self._failures: list[str] = []
         self._children: dict[str, str] = {}
         self._waits: dict[str, int] = {}
@@ -206,12 +219,15 @@ class _Reader:
             self._ended(entry, body, state, changes, spent + body.spend, seconds + body.duration)
         elif isinstance(body, AttemptFailed):
             self._failures.append(_line(body.error, body.message))
+            self._not_by_handler()
         elif isinstance(body, Proposed):
             self._propose(entry, body)
         elif isinstance(body, Recorded):
             self._recorded(entry, body, state)
         elif isinstance(body, EffectBegun | EffectDone | EffectFailed | EffectSkipped):
             self._effect(entry, body, state)
+        elif isinstance(body, Noted):
+            self._noted(entry, body)
         elif isinstance(body, ChildEnded):
             self._children[body.run] = body.status.value
         elif isinstance(body, Held):
@@ -236,7 +252,7 @@ class _Reader:
                 body.reason, body.event, status, body.attempt, tuple(self._failures), body.duration,
                 body.spend, changes, self._looks(body.looked),
                 self._alternatives(body.frm, body.to, body.event), self._performed(), self._ended_children(),
-                detail=body.detail or None,
+                detail=self._with_replies(body.detail) or None,
             )
         )  # fmt: skip
         self._leave()
@@ -264,7 +280,7 @@ class _Reader:
         self._looked += [look for look in _looks(body.looked) if look not in self._looked]
         for effect in body.effects:
             key = effect["key"]
-            known = self._effects.get(key, Performed(key, effect["tool"]))
+            known = self._effects.get(key, Performed(key, effect["tool"], proposed_by=body.by))
             self._effects[key] = replace(known, args=effect.get("args"))
         self._fallback(entry, body.detail, self._run.state)
 
@@ -273,8 +289,23 @@ class _Reader:
             return
         if body.key.startswith(AGENT):
             self._agent = body.value
+        elif further := further_key(body.key):
+            self._further[further[0]] = body.value
         elif body.key == FALLBACK:
-            self._fallback(entry, body.value, state)
+            acted = any(effect.proposed_by == "agent" for effect in self._effects.values())
+            # Kept in a visit in which the handler acts, or an agent has: this one only talked.
+            self._fallback(entry, {**body.value, **({} if acted else {"did_not_act": True})}, state)
+
+    def _noted(self, entry: Entry, body: Noted) -> None:
+        if body.topic == VERDICT:
+            note = body.body
+            verdict = "right" if note.get("right") else "wrong"
+            self._add(
+                Decision(
+                    entry.seq, entry.at, "verdict", str(note.get("state")), verdict, str(note.get("by")),
+                    note.get("why"), detail=note,
+                )
+            )  # fmt: skip
 
     def _effect(
         self, entry: Entry, body: EffectBegun | EffectDone | EffectFailed | EffectSkipped, state: str
@@ -294,7 +325,9 @@ class _Reader:
             now = replace(known, how=how, by=body.by, reason=why_not or None)
             if body.instead is not None:  # shown with the effect that a person has put in its place
                 self._effects.pop(body.key, None)
-                self._effects[body.instead] = Performed(body.instead, body.tool, by=body.by, asked=known.args)
+                self._effects[body.instead] = replace(
+                    known, key=body.instead, args=None, by=body.by, asked=known.args
+                )
                 return
         else:
             by = "person" if body.code == "told" else "engine"
@@ -323,6 +356,8 @@ class _Reader:
             return args
 
     def _held(self, entry: Entry, body: Held) -> None:
+        if body.name == DIVERGED:
+            self._not_by_handler()
         self._waits[body.name] = len(self.decisions)
         self._add(
             Decision(
@@ -366,9 +401,9 @@ class _Reader:
     def _fallback(self, entry: Entry, detail: Mapping[str, Any], state: str) -> None:
         """Add a decision for a fallback, when the agent's answer was not used."""
         fallback = fallback_of(detail)
-        if fallback is None or self._fell_back:
+        if fallback is None or self._fell_back is not None:
             return
-        self._fell_back = True
+        self._fell_back = len(self.decisions)
         error = fallback.get("agent_error") or fallback.get("error")
         reason = str(fallback.get("fallback_reason") or fallback.get("reason") or "fallback")
         if reason in UNASKED and isinstance(error, Mapping):
@@ -385,8 +420,25 @@ class _Reader:
         """The model that was asked, and its last reply: the calls, or the answer."""
         if not fallback.get("attempts") or not self._agent:
             return {}
-        words = {name: self._agent.get(name) for name in ("model_id", "calls", "output")}
-        return {"agent": {name: word for name, word in words.items() if word}}
+        return {"agent": last_word(self._agent)}
+
+    def _not_by_handler(self) -> None:
+        """The visit's fallback has led to a person or a failure, because the agent had already acted."""
+        if self._fell_back is not None and any(
+            effect.proposed_by == "agent" and effect.how not in ("denied", "skipped", "failed")
+            for effect in self._effects.values()
+        ):
+            self.decisions[self._fell_back] = replace(self.decisions[self._fell_back], to=None)
+
+    def _with_replies(self, detail: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A move's detail, with what the agents answered in further steps."""
+        if not self._further or "then" not in detail:
+            return detail
+        records = [
+            {**record, "agent": last_word(self._further[number])} if number in self._further else record
+            for number, record in enumerate(detail["then"], 1)
+        ]
+        return {**detail, "then": records}
 
     # -- parts ----------------------------------------------------------------------------------------------
 
@@ -399,7 +451,8 @@ class _Reader:
 
     def _leave(self) -> None:
         self._proposed, self._effects, self._failures, self._children = None, {}, [], {}
-        self._looked, self._agent, self._fell_back, self._waits = [], {}, False, {}
+        self._looked, self._agent, self._fell_back, self._waits = [], {}, None, {}
+        self._further = {}
 
     def _performed(self) -> tuple[Performed, ...]:
         return tuple(self._effects.values())
@@ -486,8 +539,12 @@ def render(decisions: Iterable[Decision]) -> str:
     return "\n\n".join(blocks)
 
 
+DIVERGED = "diverged"
+"""Name of the hold in which a person decides about an agent that did what the handler would not."""
 UNASKED = ("no_executor", "no_intent", "operator")
 """Reasons of a fallback for which no agent was asked."""
+LONGEST = 2000
+"""Most characters shown of an error or a validator's reason."""
 MOST_CHILDREN = 10
 """Most children listed for one decision; of more, only unsuccessful ones are listed, at most this many."""
 
@@ -513,26 +570,40 @@ def _block(decision: Decision) -> list[str]:
         say("asked", short(decision.question, 200))
     if decision.kind == "hold" and (about := _about(decision)):
         say("about", about)
-    if decision.kind not in ("fallback", "effect"):
+    if decision.kind not in ("fallback", "effect", "verdict"):
         say("decided by", _maker(decision))
         for record in (decision.detail or {}).get("then", ()):
             say("then", _further(record))
+            if record.get("fallback_used"):
+                for label, text in _replaced(record):
+                    say(label, text)
+                if error := record.get("agent_error"):
+                    say("agent error", short(_error_text(error), LONGEST))
+            elif "output" in (agent := record.get("agent") or {}):
+                say("it answered", value(agent["output"], 160))
+    if decision.kind == "verdict":
+        say("judged by", _person(decision.by))
     if decision.kind == "fallback":
         for label, text in _replaced(decision.detail or {}):
             say(label, text)
     for failure in decision.failures:
         heard = "no agent" if decision.reason in UNASKED else "agent error"
-        say("failed first" if decision.kind != "fallback" else heard, short(failure, 160))
+        if decision.kind == "fallback":
+            say(heard, short(failure, LONGEST))
+        else:
+            say("failed first", short(failure, LONGEST))
     for look in decision.looked:
         say("looked at", f"{call_text(look.tool, look.args)} → {value(look.answer, 100)}")
     for change in decision.changed:
+        if change.before == change.after and not change.added and change.before is not None:
+            continue
         if change.added:
             say("added", f"{change.key} + {value(change.after, 100)}")
         else:
             was = f" (was {value(change.before, 40)})" if change.before is not None else ""
             say("set", f"{change.key} = {value(change.after, 100)}{was}")
     for effect in decision.effects:
-        say("effect", _effect_line(effect))
+        say("effect", _effect_line(effect, decision.by))
     for child in _some(decision.children):
         say("child", child)
     if decision.kind == "hold" and not decision.answered:
@@ -548,9 +619,9 @@ def _block(decision: Decision) -> list[str]:
 def _further(record: Mapping[str, Any]) -> str:
     """Who performed a further step of the visit."""
     if record.get("fallback_used"):
-        by = f"the handler, not the agent: {str(record.get('fallback_reason')).replace('_', ' ')}"
+        by = f"the handler, not the agent: {fallback_words(record)}"
     elif record.get("mode_used") == "agent":
-        by = f"the agent ({record.get('autonomy_level')})"
+        by = f"the agent ({level_words(record)})"
     else:
         by = "the handler"
     return f"{record.get('step')}, by {by}"
@@ -566,19 +637,23 @@ def _replaced(detail: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The agent that was replaced, its last word, and where that differed or why it was rejected."""
     agent = detail.get("agent") or {}
     if agent:
-        level = detail.get("autonomy_level")
+        level = level_words(detail)
         yield "agent", ", ".join(str(part) for part in (agent.get("model_id"), level) if part)
+    elif "lowered" in detail:
+        yield "level", level_words(detail)
     calls = calls_of(agent)
     for tool, args in calls:
         yield "it asked for", call_text(tool, args)
     if agent.get("output") is not None and not calls:
         yield "it answered", value(agent["output"], 160)
     places = [str(at.get("pointer") or "the whole") for at in detail.get("validation_details") or ()]
-    if places:
+    if places == ["the whole"] and detail.get("did_not_act"):
+        yield "differed in", "that it did not act, and the handler does"
+    elif places:
         more = detail.get("more_details", 0) + max(0, len(places) - 8)
         yield "differed at", ", ".join(places[:8]) + (f" and {more} more" if more else "")
     for reason in detail.get("verdict") or ():
-        yield "refused for", short(str(reason), 160)
+        yield "refused for", short(str(reason), LONGEST)
 
 
 def _error_text(error: Any) -> str:
@@ -595,9 +670,7 @@ def _gate(decision: Decision) -> str:
         "contract": "checked against its contract only", "none": "accepted as it was",
     }  # fmt: skip
     detail = decision.detail or {}
-    level, check = detail.get("autonomy_level"), detail.get("check")
-    if level and isinstance(lowered := detail.get("lowered"), Mapping):
-        level = f"{level}, lowered from {lowered.get('was')} for this visit"
+    level, check = level_words(detail), detail.get("check")
     return f"{level}: {checks[check]}" if decision.by == "agent" and level and check in checks else ""
 
 
@@ -607,7 +680,10 @@ def _headline(decision: Decision) -> str:
             return f"{decision.state}  waits for a person's word"
         return f"{decision.state}  {decision.reason} '{decision.to}'"
     if decision.kind == "fallback":
-        return f"{decision.state}  fell back to the handler: {str(decision.reason).replace('_', ' ')}"
+        how = "fell back to the handler" if decision.to else "the agent was stopped after it had acted"
+        return f"{decision.state}  {how}: {fallback_words(decision.detail or {'reason': decision.reason})}"
+    if decision.kind == "verdict":
+        return f"{decision.state}  {verdict_words({**(decision.detail or {}), 'why': None})}"
     if decision.kind == "effect":
         return f"{decision.state}  effect {decision.to}"
     if decision.kind in ("cancellation", "migration", "fork", "reopening"):
@@ -634,10 +710,12 @@ def _maker(decision: Decision) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _effect_line(effect: Performed) -> str:
+def _effect_line(effect: Performed, by: str) -> str:
     text = f"{call_text(effect.tool, effect.args)} {_fate(effect)}"
     if effect.receipt is not None:
         text += f"{':' if effect.how == 'told' else ' →'} {value(effect.receipt, 80)}"
+    if effect.proposed_by in ("agent", "handler") and by in ("agent", "handler") and effect.proposed_by != by:
+        text += f"; asked for by the {effect.proposed_by}"
     if effect.asked is not None:
         text += f"; edited by {_person(effect.by)}, from {value(effect.asked, 80)}"
     failures = effect.failures[:-1] if effect.how == "failed" else effect.failures

@@ -240,9 +240,7 @@ def test_a_step_configured_in_its_flow_is_changed_there(detent, ran, folder):
 def test_settings_that_were_raised_already_are_not_asked_for_again(detent, ran, folder):
     ran(*[AGREED] * 88)
     (folder / "detent.yaml").write_text(SETTINGS + "    autonomy: consultant\n")
-    assert detent("autonomy", "report").lines[-1] == (
-        "claim/judge could be consultant: the settings say consultant already, which no run has tried yet"
-    )
+    assert detent("autonomy", "report").lines[-1].endswith("stay: no run at consultant yet")
 
 
 # -- writing it ---------------------------------------------------------------------------------------------
@@ -351,6 +349,33 @@ def test_a_step_that_fails_hard_goes_down_by_itself_and_stays_down(detent, folde
     assert len(source.executor.calls) == 7
     assert detent("autonomy", "list", "--json").json == []
     assert detent("autonomy", "report", "--json").json["steps"][0]["now"] == "collaborator"
+
+
+def test_what_could_be_follows_the_level_in_force_now(detent, ran, folder):
+    """The last run was a collaborator's; the settings have said consultant since."""
+    ran(*[AGREED] * 80)
+    assert detent("autonomy", "report", "--json").json["steps"][0]["could_be"] == "consultant"
+    (folder / "detent.yaml").write_text(SETTINGS + "    autonomy: consultant\n")
+    (row,) = detent("autonomy", "report", "--json").json["steps"]
+    assert (row["now"], row["could_be"]) == ("consultant", None)
+    assert row["why_not"] == "stay: no run at consultant yet"
+    ran({**AGREED, "autonomy_level": "consultant", "check": "contract"}, run_id="r2")
+    (row,) = detent("autonomy", "report", "--json").json["steps"]
+    assert (row["now"], row["could_be"]) == ("consultant", "approver")
+    detent("autonomy", "demote", "judge", "--to", "collaborator")
+    (row,) = detent("autonomy", "report", "--json").json["steps"]
+    assert (row["now"], row["could_be"]) == ("collaborator", "consultant")
+    (folder / "detent.yaml").write_text(SETTINGS + "    autonomy: approver\n")
+    detent("autonomy", "restore", "judge")
+    (row,) = detent("autonomy", "report", "--json").json["steps"]
+    assert (row["now"], row["could_be"]) == ("approver", None)
+
+
+def test_differences_of_several_series_are_told_apart(detent, ran):
+    ran(AGREED, DIFFERED, {**DIFFERED, "series": {**SERIES, "model_id": "m2"}})
+    said = detent("autonomy", "report", "--differences", "--all")
+    heads = [line for line in said.lines if line.endswith("latest differences")]
+    assert len(heads) == len(set(heads)) == 2
 
 
 def test_a_step_is_lowered_and_restored_by_hand(detent, ran):

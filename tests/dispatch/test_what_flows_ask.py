@@ -343,6 +343,8 @@ class TestEvidenceFromALaterMeasurement:
         await engine.verdict(run.id, "train", False, why="it still does", by="ada")
         assert await self.figures(engine, run.id) == (1, 0, 1)
         assert [note.body["by"] for note in await notes(engine, run.id, VERDICT)] == ["ada", "ada"]
+        (figures,) = agreement([(run.id, await journal(engine, run.id))])
+        assert [one.later for one in figures.differences] == ["later verdict by ada: it forgets"]
         assert (await engine.get(run.id)).status is run.status
         with pytest.raises(ConfigurationError, match="no visit 2 of 'train'"):
             await engine.verdict(run.id, "train", True, visit=2)

@@ -195,7 +195,8 @@ async def test_an_agent_that_only_talks_where_the_handler_acts_is_told_as_one_th
 
 
 async def test_an_agent_that_did_what_code_would_not_is_not_replaced_by_the_handler():
-    entries = await journal_of(performs, [WRONG, {"error": {"type": "permanent", "message": "no idea"}}], level="approver")
+    replies = [WRONG, {"error": {"type": "permanent", "message": "no idea"}}]
+    entries = await journal_of(performs, replies, level="approver")
     text = why.render(why.why(entries))
     assert "fell back to the handler" not in text
     assert "the agent was stopped after it had acted: exception" in text

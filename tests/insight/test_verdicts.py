@@ -40,7 +40,11 @@ async def test_a_verdict_is_a_sentence():
 async def test_a_further_step_tells_what_its_agent_answered_and_why_that_was_refused():
     flow = planning([])
     plan = next(step for step in flow.every_step() if step.name == "plan")
-    object.__setattr__(plan, "validator", lambda inputs, proposal: ("b" not in str(proposal.output), ["too bold"]))
+
+    def timid(inputs, proposal):
+        return "b" not in str(proposal.output), ["too bold"]
+
+    object.__setattr__(plan, "validator", timid)
     answers = [{"output": {"task": f"do {item}"}} for item in "abc"]
     dispatch = settings(scripted(*answers, step="plan"), steps={"plan": agent("collaborator")})
     async with Engine(MemoryStore(), [flow], dispatch=dispatch) as engine:

@@ -446,6 +446,25 @@ def test_a_demotion_goes_down_one_level_at_a_time_or_to_the_level_said(detent, r
     assert (said.code, "Did you mean 'consultant'?" in said.err) == (2, True)
 
 
+def test_a_restored_step_is_not_lowered_by_what_came_before(detent, ran, folder):
+    ran(AGREED)
+    tallies = {"claim/judge/0a1b": {"n": 2, "hard": 2, "recent": "hh"}, "claim/judge/more/0a1b": {"n": 1}}
+
+    async def marks(put=None):
+        store = SQLiteStore(folder / ".detent/detent.db")
+        await store.open()
+        for key, tally in (put or {}).items():
+            assert await store.set_mark(f"evidence/{key}", tally, 0)
+        found = await store.marks("evidence/")
+        await store.close()
+        return {key.removeprefix("evidence/"): tally for key, tally in found.items() if tally}
+
+    assert asyncio.run(marks(tallies)) == tallies
+    detent("autonomy", "demote", "judge", "--to", "operator")
+    assert detent("autonomy", "restore", "judge").code == 0
+    assert asyncio.run(marks()) == {"claim/judge/more/0a1b": {"n": 1}}
+
+
 def test_a_demotion_of_a_step_that_is_gone_can_still_be_restored(detent, ran, folder):
     ran(AGREED)
     marked(folder, Demotion(AutonomyLevel.OPERATOR, None, "x", 1.0).to_plain(), "claim/gone")

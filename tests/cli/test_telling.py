@@ -67,3 +67,19 @@ class TestEffectsAtTheEnd:
         assert again.code == 0, again.err
         assert "in doubt" not in again.out
         assert (folder / "report.txt").read_text() == "succeeded"
+
+
+FLOW = """
+name: greet
+version: "1.0"
+steps:
+  - {name: say, type: python, action: log_message, kwargs: {message: hello}}
+"""
+
+
+def test_workflow_run_says_who_performed_a_step(detent, folder):
+    (folder / "greet.yaml").write_text(FLOW)
+    (folder / "detent.yaml").write_text("steps: {say: {mode: agent}}\n")
+    said = detent("workflow", "run", "greet.yaml")
+    assert said.code == 0, said.err
+    assert "· handler, not the agent: no model to ask" in said.out

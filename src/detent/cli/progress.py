@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from detent.cli.live import LiveLines
 from detent.cli.output import STATUS_COLOURS, clean, cut, is_terminal, paint, printable, say, status, width
-from detent.insight.agent_text import fallback_words
+from detent.insight.agent_text import fallback_words, performer_words
 from detent.insight.effect_text import answer_text, skipped_text
-from detent.insight.formatting import count, short, span
+from detent.insight.formatting import count, span
 from detent.kernel.entries import CONFIRM, AttemptFailed, Held
 
 if TYPE_CHECKING:
@@ -143,16 +143,8 @@ def failure_text(body: Any) -> str:
 
 def performed_by(body: Any) -> str:
     """Who performed a step; empty for an ordinary handler's step."""
-    detail = body.detail
-    if detail.get("fallback_used"):
-        error = detail.get("agent_error") or {}
-        message = f" ({short(error['message'], 160)})" if error.get("message") else ""
-        return f"handler, not the agent: {fallback_words(detail)}{message}"
-    if body.by != "agent":
-        return ""
-    tokens = body.spend.tokens
-    level = detail.get("autonomy_level", "")
-    return f"agent ({level}, {count(tokens, 'token')})" if tokens else f"agent ({level})"
+    detail = {**body.detail, "mode_used": "agent"} if body.by == "agent" else body.detail
+    return performer_words(detail, body.spend.tokens)
 
 
 def further_by(body: Any) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from detent.insight.effect_text import calls_of
+from detent.insight.formatting import count, short
 
 VERDICT = "evidence.verdict"
 """Topic of the notes that judge an earlier visit."""
@@ -23,6 +24,18 @@ def fallback_words(record: Mapping[str, Any]) -> str:
             "refused by the validator" if record.get("check") == "validator" else "differs from the handler"
         )
     return _REASONS.get(reason, reason.replace("_", " "))
+
+
+def performer_words(detail: Mapping[str, Any], tokens: int = 0) -> str:
+    """Who performed a step where an agent was to: `agent (approver, 12 tokens)`; empty for plain code."""
+    if detail.get("fallback_used"):
+        error = detail.get("agent_error") or {}
+        message = f" ({short(error['message'], 160)})" if error.get("message") else ""
+        return f"handler, not the agent: {fallback_words(detail)}{message}"
+    if detail.get("mode_used") != "agent":
+        return ""
+    level = detail.get("autonomy_level", "")
+    return f"agent ({level}, {count(tokens, 'token')})" if tokens else f"agent ({level})"
 
 
 def level_words(record: Mapping[str, Any]) -> str:

@@ -113,7 +113,7 @@ class TestAPersonsWord:
         ("edit", "told"),
         [
             ('{"edit": {"numbr": 5}}', "it has no argument 'numbr'. Did you mean 'number'?"),
-            ('{"edit": {"number": "five"}}', "number: must be integer"),
+            ('{"edit": {"number": "five"}}', "number: must be an integer"),
         ],
     )
     def test_an_edit_that_does_not_fit_names_the_argument(self, asked, detent, edit, told):

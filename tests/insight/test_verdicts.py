@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.agent_side import AgentSide
 from detent.engine.engine import Engine
 from detent.engine.outcome import Outcome
 from detent.engine.step import Step
 from detent.insight import timeline, why
+from detent.kernel.errors import ConfigurationError
 from tests.dispatch.samples import INTENT, agent, scripted, settings
 from tests.dispatch.test_further_steps import LEFT, planning
 from tests.engine.conftest import flow_of, journal
@@ -35,6 +38,32 @@ async def test_a_verdict_is_a_sentence():
     assert "judged by    ada" in text
     assert ("ada", "judged visit 1 of 'train' right: it was fine; an earlier verdict on it counts") in lines
     assert not any("evidence.verdict" in line for _, line in lines)
+
+
+async def test_a_verdict_on_a_state_that_was_not_visited_names_those_that_were():
+    flow = flow_of({"train": ["done"]}, {"train": lambda ctx: "done"})
+    async with Engine(MemoryStore(), [flow]) as engine:
+        run = await engine.run("flow")
+        with pytest.raises(ConfigurationError, match=r"'trian'.* Did you mean 'train'\? .*visited: train\.$"):
+            await engine.verdict(run.id, "trian", True)
+        with pytest.raises(ConfigurationError, match=r"no visit 2 of 'train' to judge\. .*visited it once\.$"):
+            await engine.verdict(run.id, "train", True, visit=2)
+
+
+async def test_an_unknown_further_step_is_refused_with_those_there_are():
+    flow = flow_of({"work": ["done"]}, {"work": lambda ctx: Outcome("done", then="c")})
+    async with Engine(MemoryStore(), [flow]) as engine:
+        run = await engine.run("flow")
+    assert "There is no step 'c'. Steps of 'flow': work." in str(run.error)
+
+
+async def test_a_value_that_stays_what_it_was_is_no_change():
+    flow = flow_of({"work": ["done"]}, {"work": lambda ctx: Outcome("done", set={"rows": 4, "more": 5})})
+    async with Engine(MemoryStore(), [flow]) as engine:
+        run = await engine.run("flow", {"rows": 4})
+        text, _ = told(await journal(engine, run.id))
+    assert "rows = 4" not in text
+    assert "set          more = 5" in text
 
 
 async def test_a_further_step_tells_what_its_agent_answered_and_why_that_was_refused():

@@ -11,7 +11,7 @@ from detent.cli.live import LiveLines
 from detent.cli.output import STATUS_COLOURS, clean, cut, is_terminal, paint, printable, say, status, width
 from detent.insight.agent_text import fallback_words, performer_words
 from detent.insight.effect_text import answer_text, skipped_text
-from detent.insight.formatting import count, span
+from detent.insight.formatting import span
 from detent.kernel.entries import CONFIRM, AttemptFailed, Held
 
 if TYPE_CHECKING:
@@ -130,9 +130,9 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
     if kind == "claimed":
         return _line("", "·", "", 0, "", "taken over from a worker that died", widest)
     if kind == "ended":
-        return _line(
-            "", "■", status(body.status.value), width(body.status.value), "", body.reason or "", widest
-        )
+        ended = body.status.value
+        reason = body.reason if body.reason and body.reason != ended else ""
+        return _line("", "■", status(ended), width(ended), "", reason, widest)
     return None
 
 

@@ -226,7 +226,7 @@ def _print_run(
             ("run", paint(run.id, bold=True)),
             ("flow", f"{clean(run.flow)} (version {run.version})"),
             ("status", run_status.summary(run)),
-            ("because", clean(run.reason or "")),
+            ("because", clean(run.reason if run.reason and run.reason != run.status.value else "")),
             ("error", clean(run.error or "")),
             ("started", local(run.created_at)),
             ("changed", local(run.updated_at)),

@@ -482,7 +482,8 @@ class _Sums:
         self.asked_at = max(self.asked_at, place.at)
         _push(self._recent, (place, verdict.value[0]), self._keep)
         if verdict is not Verdict.AGREED:
-            _push(self._differences, Difference(*place, what, tuple(pointers), more, shadow, later), DIFFERENCES)
+            difference = Difference(*place, what, tuple(pointers), more, shadow, later)
+            _push(self._differences, difference, DIFFERENCES)
 
     def figures(
         self,

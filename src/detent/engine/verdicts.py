@@ -42,8 +42,16 @@ async def verdict_note(
     visits = run.visits.get(name, 0)
     number = visits if visit is None else visit
     if type(number) is not int or not 1 <= number <= visits:
-        known = nearest(name, run.visits) if not visits else f" It has left it {visits} times."
-        raise ConfigurationError(f"Run {run.id} has made no visit {number} of '{name}' to judge.{known}")
+        if not visits:
+            states = ", ".join(run.visits) or "none yet"
+            raise ConfigurationError(
+                f"Run {run.id} has not visited '{name}', so there is nothing to judge."
+                f"{nearest(name, run.visits)} It has visited: {states}."
+            )
+        times = "once" if visits == 1 else f"{visits} times"
+        raise ConfigurationError(
+            f"Run {run.id} has no visit {number} of '{name}' to judge. It has visited it {times}."
+        )
     if type(right) is not bool:
         raise checks.refuse("A verdict", right, "True for right, or False")
     entry, move, judged = await _visit(store, run, name, visits - number)

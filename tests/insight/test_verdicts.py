@@ -46,7 +46,7 @@ async def test_a_verdict_on_a_state_that_was_not_visited_names_those_that_were()
         run = await engine.run("flow")
         with pytest.raises(ConfigurationError, match=r"'trian'.* Did you mean 'train'\? .*visited: train\.$"):
             await engine.verdict(run.id, "trian", True)
-        with pytest.raises(ConfigurationError, match=r"no visit 2 of 'train' to judge\. .*visited it once\.$"):
+        with pytest.raises(ConfigurationError, match=r"no visit 2 of 'train' .*visited it once\.$"):
             await engine.verdict(run.id, "train", True, visit=2)
 
 

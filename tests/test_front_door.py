@@ -87,6 +87,32 @@ def test_every_name_that_a_page_imports_exists():
                 assert hasattr(importlib.import_module(module), name.strip()), f"{page.name}: {module}.{name}"
 
 
+DOORS = ("agents", "errors", "kinds", "machines", "models", "observers", "project", "stores",
+         "tools", "workflow")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["concepts/dispatch", "concepts/steps", "autonomy", "extending"])
+def test_every_class_in_the_code_of_a_page_comes_through_a_door_that_the_page_names(name):
+    page = (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
+    rooms = [ROOT / "src/detent" / room for room in ("kernel", "engine", "dispatch", "runtime")]
+    source = "\n".join(path.read_text(encoding="utf-8") for room in rooms for path in room.glob("*.py"))
+    ours = set(re.findall(r"^class ([A-Z]\w+)", source, re.MULTILINE))
+    written = " ".join([
+        *re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL),
+        *re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL)),
+    ])  # fmt: skip
+    own = set(re.findall(r"^ *class (\w+)", page, re.MULTILINE))
+    code = re.sub(r"#.*", "", re.sub(r"\"[^\"\n]*\"", "", written))
+    used = set(re.findall(r"(?<![\w./])[A-Z]\w*[a-z]\w*(?=[(.)\],:\s]|$)", code)) & ours - own - {"Kernel"}
+    for used_name in sorted(used):
+        if used_name in detent.__all__:
+            continue
+        doors = [door for door in DOORS if hasattr(importlib.import_module(f"detent.{door}"), used_name)]
+        assert doors, f"{used_name} has no door"
+        imports = [rf"detent\.{door}(\.| import [^\n`]*\b){used_name}\b" for door in doors]
+        assert any(re.search(line, page) for line in imports), f"{name} does not import {used_name}"
+
+
 def test_pages_examples_and_starters_import_nothing_from_where_it_no_longer_is():
     files = [ROOT / "README.md"]
     for folder in ("docs", "examples", "src/detent/flows", "src/detent/apps"):

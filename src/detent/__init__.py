@@ -1,8 +1,9 @@
 """Detent runs LLM-agent workflows as explicit, durable state machines.
 
 What most flows need is importable from here; nothing is loaded before it is used. The rest has doors of its
-own: `detent.agents`, `detent.models`, `detent.stores`, `detent.workflow`, `detent.tools`, `detent.observers`,
-`detent.machines`, `detent.testing`.
+own: `detent.agents`, `detent.models`, `detent.stores`, `detent.workflow`, `detent.tools`, `detent.errors`,
+`detent.observers`, `detent.machines`, `detent.kinds`, `detent.project`,
+`detent.testing`.
 """
 
 from __future__ import annotations

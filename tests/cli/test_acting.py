@@ -40,15 +40,15 @@ def test_a_replaced_agent_is_named_by_run_why_and_show(shop, detent, flow):
         use_model(shop, model.url)
         said = detent("run", flow, "--id", "r1", "--set", "item=bolt")
     assert said.code == 0
-    assert "handler, not the agent: validation failure" in said.out
+    assert "handler, not the agent: differs from the handler" in said.out
     why = detent("why", "r1").out
-    assert why.count("fell back to the handler: validation failure") == 1
+    assert why.count("fell back to the handler: differs from the handler") == 1
     assert "agent        tiny, collaborator" in why
     assert 'it asked for order.place({"item":"bolt","number":99})' in why
     assert "differed at  /effects/0/args/number" in why
     assert why.count('looked at    stock.count({"item":"bolt"}) → 7') == 1
     show = detent("show", "r1").out
-    assert "in place of agent tiny: validation failure at /effects/0/args/number" in show
+    assert "in place of agent tiny: differs from the handler at /effects/0/args/number" in show
     assert "tiny asked for order.place" in show
 
 
@@ -113,7 +113,7 @@ class TestAPersonsWord:
         ("edit", "told"),
         [
             ('{"edit": {"numbr": 5}}', "it has no argument 'numbr'. Did you mean 'number'?"),
-            ('{"edit": {"number": "five"}}', "number: must be integer"),
+            ('{"edit": {"number": "five"}}', "number: must be an integer"),
         ],
     )
     def test_an_edit_that_does_not_fit_names_the_argument(self, asked, detent, edit, told):

@@ -240,9 +240,7 @@ def test_a_step_configured_in_its_flow_is_changed_there(detent, ran, folder):
 def test_settings_that_were_raised_already_are_not_asked_for_again(detent, ran, folder):
     ran(*[AGREED] * 88)
     (folder / "detent.yaml").write_text(SETTINGS + "    autonomy: consultant\n")
-    assert detent("autonomy", "report").lines[-1] == (
-        "claim/judge could be consultant: the settings say consultant already, which no run has tried yet"
-    )
+    assert detent("autonomy", "report").lines[-1].endswith("stay: no run at consultant yet")
 
 
 # -- writing it ---------------------------------------------------------------------------------------------
@@ -353,6 +351,33 @@ def test_a_step_that_fails_hard_goes_down_by_itself_and_stays_down(detent, folde
     assert detent("autonomy", "report", "--json").json["steps"][0]["now"] == "collaborator"
 
 
+def test_what_could_be_follows_the_level_in_force_now(detent, ran, folder):
+    """The last run was a collaborator's; the settings have said consultant since."""
+    ran(*[AGREED] * 80)
+    assert detent("autonomy", "report", "--json").json["steps"][0]["could_be"] == "consultant"
+    (folder / "detent.yaml").write_text(SETTINGS + "    autonomy: consultant\n")
+    (row,) = detent("autonomy", "report", "--json").json["steps"]
+    assert (row["now"], row["could_be"]) == ("consultant", None)
+    assert row["why_not"] == "stay: no run at consultant yet"
+    ran({**AGREED, "autonomy_level": "consultant", "check": "contract"}, run_id="r2")
+    (row,) = detent("autonomy", "report", "--json").json["steps"]
+    assert (row["now"], row["could_be"]) == ("consultant", "approver")
+    detent("autonomy", "demote", "judge", "--to", "collaborator")
+    (row,) = detent("autonomy", "report", "--json").json["steps"]
+    assert (row["now"], row["could_be"]) == ("collaborator", "consultant")
+    (folder / "detent.yaml").write_text(SETTINGS + "    autonomy: approver\n")
+    detent("autonomy", "restore", "judge")
+    (row,) = detent("autonomy", "report", "--json").json["steps"]
+    assert (row["now"], row["could_be"]) == ("approver", None)
+
+
+def test_differences_of_several_series_are_told_apart(detent, ran):
+    ran(AGREED, DIFFERED, {**DIFFERED, "series": {**SERIES, "model_id": "m2"}})
+    said = detent("autonomy", "report", "--differences", "--all")
+    heads = [line for line in said.lines if line.endswith("latest differences")]
+    assert len(heads) == len(set(heads)) == 2
+
+
 def test_a_step_is_lowered_and_restored_by_hand(detent, ran):
     ran(AGREED)
     assert detent("autonomy", "list").out == "No step is held below its configured level.\n"
@@ -419,6 +444,25 @@ def test_a_demotion_goes_down_one_level_at_a_time_or_to_the_level_said(detent, r
     assert (said.code, "configured as approver" in said.err) == (2, True)
     said = detent("autonomy", "demote", "judge", "--to", "consultent")
     assert (said.code, "Did you mean 'consultant'?" in said.err) == (2, True)
+
+
+def test_a_restored_step_is_not_lowered_by_what_came_before(detent, ran, folder):
+    ran(AGREED)
+    tallies = {"claim/judge/0a1b": {"n": 2, "hard": 2, "recent": "hh"}, "claim/judge/more/0a1b": {"n": 1}}
+
+    async def marks(put=None):
+        store = SQLiteStore(folder / ".detent/detent.db")
+        await store.open()
+        for key, tally in (put or {}).items():
+            assert await store.set_mark(f"evidence/{key}", tally, 0)
+        found = await store.marks("evidence/")
+        await store.close()
+        return {key.removeprefix("evidence/"): tally for key, tally in found.items() if tally}
+
+    assert asyncio.run(marks(tallies)) == tallies
+    detent("autonomy", "demote", "judge", "--to", "operator")
+    assert detent("autonomy", "restore", "judge").code == 0
+    assert asyncio.run(marks()) == {"claim/judge/more/0a1b": {"n": 1}}
 
 
 def test_a_demotion_of_a_step_that_is_gone_can_still_be_restored(detent, ran, folder):

@@ -70,9 +70,9 @@ def test_a_fallback_is_shown_where_it_happens_and_explained_afterwards(letters, 
     letters({"output": {"about": "other", "serial": None}})
     said = start(detent, "r1")
     assert said.code == 0
-    assert "handler, not the agent: validation failure" in said.out
+    assert "handler, not the agent: differs from the handler" in said.out
     why = detent("why", "r1").out
-    assert "fell back to the handler: validation failure" in why
+    assert "fell back to the handler: differs from the handler" in why
     assert "differed at  /next_state, /output/about, /output/serial" in why
 
 

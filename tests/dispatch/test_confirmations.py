@@ -243,7 +243,7 @@ class TestEdits:
         [
             ({"comand": "x"}, "no argument 'comand'. Did you mean 'command'? Arguments: command, cwd"),
             ({"command": "x", "shell": True}, "no argument 'shell'. Arguments: command, cwd"),
-            ({"cwd": 3}, "cwd: must be string"),
+            ({"cwd": 3}, "cwd: must be a string"),
         ],
     )
     async def test_an_argument_it_does_not_take_is_named(self, quick, edit, told):

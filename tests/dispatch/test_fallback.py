@@ -99,10 +99,10 @@ class TestOnce:
         executor = scripted({"output": {"kind": ["SENTINEL"]}}, {"output": {"kind": ["SENTINEL"]}})
         engine = await quick.engine(forms(output_schema=KIND_ONLY), dispatch=settings(executor, agent()))
         run = await engine.run("flow", MAIL)
-        assert "/kind: must be string" in heard.named("executor.step_error")[-1]["error"]
+        assert "/kind: must be a string" in heard.named("executor.step_error")[-1]["error"]
         assert "SENTINEL" not in str([one.line for one in heard.above_debug()])
         result = await result_of(engine, run.id)
-        assert "/kind: must be string" in result.agent_error.message
+        assert "/kind: must be a string" in result.agent_error.message
         assert "SENTINEL" not in result.agent_error.message
 
     @pytest.mark.parametrize("level", LEVELS)

@@ -142,7 +142,7 @@ async def test_an_agents_wrong_plan_is_replaced_and_counted_against_the_planner(
     records = [move.detail["then"][0] for move in await moves(engine, run) if "then" in move.detail]
     assert [record.get("fallback_reason") for record in records] == ["validation_failure", None]
     told = render(why(await journal(engine, run.id)))
-    assert "flow/plan, by the handler, not the agent: validation failure" in told
+    assert "flow/plan, by the handler, not the agent: differs from the handler" in told
     assert "flow/plan, by the agent (collaborator)" in told
 
 

@@ -162,7 +162,7 @@ class TestBlocks:
         (first, second), _, _ = await told(quick, forms(output_schema=KIND_ONLY), MAIL, replies=replies)
         assert blocks(second.prompt) == ["INPUTS", "CONTRACT", "ANSWER", "PROBLEMS"]
         assert second.prompt.startswith(first.prompt)
-        assert "- /kind: must be string" in second.prompt
+        assert "- /kind: must be a string" in second.prompt
         assert second.instructions == first.instructions
 
     async def test_a_retry_after_a_lost_connection_is_the_same_prompt(self, quick):

@@ -97,7 +97,7 @@ class TestALevelForOneVisit:
         result = await result_of(engine, run.id)
         assert result.autonomy_level is min(asked, AutonomyLevel(level))
         text = render(why(await journal(engine, run.id)))
-        lowered = OPERATOR < asked < AutonomyLevel(level)
+        lowered = asked < AutonomyLevel(level)
         assert (f"lowered from {level} for this visit" in text) is lowered
 
     @pytest.mark.parametrize("broken", [lambda ctx: 1 / 0, lambda ctx: "highest", lambda ctx: 3])
@@ -343,6 +343,8 @@ class TestEvidenceFromALaterMeasurement:
         await engine.verdict(run.id, "train", False, why="it still does", by="ada")
         assert await self.figures(engine, run.id) == (1, 0, 1)
         assert [note.body["by"] for note in await notes(engine, run.id, VERDICT)] == ["ada", "ada"]
+        (figures,) = agreement([(run.id, await journal(engine, run.id))])
+        assert [one.later for one in figures.differences] == ["later verdict by ada: it forgets"]
         assert (await engine.get(run.id)).status is run.status
         with pytest.raises(ConfigurationError, match="no visit 2 of 'train'"):
             await engine.verdict(run.id, "train", True, visit=2)

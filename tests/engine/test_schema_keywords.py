@@ -92,7 +92,7 @@ def test_a_choice_is_found_as_json_compares(value, choices, fits):
     [
         (1, []),
         (15, ["/: fits more than one alternative"]),
-        ("x", ["/: must be integer or number"]),
+        ("x", ["/: must be an integer or a number"]),
     ],
 )
 def test_one_alternative_is_one(value, expected):

@@ -226,11 +226,11 @@ def test_what_several_alternatives_expect_is_one_line():
     [line] = misfits({"x": "no"}, dict[str, int | float | bool])
     assert line == "/x: must be a valid integer or a valid number or a valid boolean"
     schema = {"properties": {"x": {"anyOf": [{"type": "integer"}, {"type": "null"}]}}}
-    assert misfits({"x": "no"}, schema) == ["/x: must be integer or null"]
+    assert misfits({"x": "no"}, schema) == ["/x: must be an integer or null"]
 
 
 def test_what_several_rules_expect_is_a_line_each():
-    assert misfits("x", {"type": "integer", "enum": [1]}) == ["/: must be integer", "/: must be one of 1"]
+    assert misfits("x", {"type": "integer", "enum": [1]}) == ["/: must be an integer", "/: must be one of 1"]
 
 
 def test_a_missing_key_is_told_by_name():
@@ -423,7 +423,7 @@ def test_an_alternative_that_nearly_fits_is_told():
         ]
     }
     [line] = misfits({"tool": "mail", "to": 3}, schema)
-    assert line == "/: fits no alternative (nearest: /to: must be string)"
+    assert line == "/: fits no alternative (nearest: /to: must be a string)"
     [line] = misfits(3, {"oneOf": [{"type": "integer"}, {"type": "number"}]})
     assert line == "/: fits more than one alternative"
 
@@ -532,7 +532,7 @@ def test_a_schema_that_is_one_is_taken(schema):
 
 def test_a_schema_says_which_draft_it_is_written_in():
     old = {"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"type": "integer"}]}
-    assert misfits(["x"], old) == ["/0: must be integer"]
+    assert misfits(["x"], old) == ["/0: must be an integer"]
 
 
 def test_a_reference_to_an_address_is_never_fetched():
@@ -679,7 +679,7 @@ def test_a_call_that_takes_anything_says_so():
 
     schema = schema_of_call(loose)
     assert misfits({"model_config": "x", "y": 1}, schema) == []
-    assert misfits({"model_config": 1}, schema) == ["/model_config: must be string"]
+    assert misfits({"model_config": 1}, schema) == ["/model_config: must be a string"]
     assert schema_of_call(dict.fromkeys)["type"] == "object"
 
 
@@ -842,7 +842,7 @@ def test_a_schema_may_refer_to_itself_for_what_is_inside():
     tree = {"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}}
     check_schema(tree)
     assert misfits({"left": {"right": {}}}, tree) == []
-    assert misfits({"left": {"right": 1}}, tree) == ["/left/right: must be object"]
+    assert misfits({"left": {"right": 1}}, tree) == ["/left/right: must be an object"]
 
 
 def test_a_value_deeper_than_python_can_walk_does_not_fit():

@@ -63,12 +63,12 @@ async def test_the_agent_that_was_replaced_is_named_with_its_reason_and_differen
     (fallback,) = of_kind(entries, "fallback")
     assert (fallback.state, fallback.reason) == ("work", "validation_failure")
     text = why.render(why.why(entries))
-    assert text.count("fell back to the handler: validation failure") == 1
+    assert text.count("fell back to the handler: differs from the handler") == 1
     assert 'it asked for run({"command":"make clean"})' in text
     assert "differed at  /effects/0/args/command" in text
     lines = [line.what for line in timeline.timeline(entries)]
     assert "in place of" in lines[-1]
-    assert "validation failure at /effects/0/args/command" in lines[-1]
+    assert "differs from the handler at /effects/0/args/command" in lines[-1]
     assert any(line.endswith("asked for run") for line in lines)
 
 
@@ -179,3 +179,43 @@ async def test_an_effect_made_from_a_receipt_is_told_with_what_the_receipt_gave(
     text = why.render(why.why(entries))
     assert 'write({"text":"make test in ."}) performed' in text
     assert "$receipt" not in text
+
+
+CLAIM = {"output": {"exit_code": 1, "stdout": "all passed"}}
+
+
+async def test_an_agent_that_only_talks_where_the_handler_acts_is_told_as_one_that_did_not_act():
+    entries = await journal_of(performs, [CLAIM])
+    text = why.render(why.why(entries))
+    assert "the whole" not in text
+    assert "that it did not act, and the handler does" in text
+    lines = [line.what for line in timeline.timeline(entries)]
+    assert any("differs from the handler in that it did not act" in line for line in lines)
+    assert not any("goes on" in line for line in lines)
+
+
+async def test_an_agent_that_did_what_code_would_not_is_not_replaced_by_the_handler():
+    replies = [WRONG, {"error": {"type": "permanent", "message": "no idea"}}]
+    entries = await journal_of(performs, replies, level="approver")
+    text = why.render(why.why(entries))
+    assert "fell back to the handler" not in text
+    assert "the agent was stopped after it had acted: exception" in text
+    lines = [line.what for line in timeline.timeline(entries)]
+    assert not any("the handler goes on" in line or "in place of" in line for line in lines)
+    assert any("the agent is not asked any more: exception" in line for line in lines)
+
+
+async def test_effects_of_the_agent_are_told_from_those_of_the_handler_that_went_on():
+    entries = await journal_of(performs, [ASK, RIGHT, {"error": {"type": "permanent", "message": "no idea"}}])
+    text = why.render(why.why(entries))
+    (first, second) = [line for line in text.splitlines() if line.startswith("     effect ")]
+    assert first.endswith("; asked for by the agent")
+    assert "asked for by" not in second
+
+
+async def test_an_agents_error_is_whole_in_why_and_cut_at_a_word_in_show():
+    message = " ".join(f"word{number}" for number in range(80)) + " end."
+    entries = await journal_of(proposes, [{"error": {"type": "permanent", "message": message}}])
+    assert message in why.render(why.why(entries))
+    (line,) = [line.what for line in timeline.timeline(entries) if "in place of" in line.what]
+    assert line.split("…")[0].rsplit(" ", 1)[1] in message.split()

@@ -226,12 +226,32 @@ async def _cancel(workspace: Workspace, run: str, reason: str, by: str, json: bo
     # No flows are needed to end a run, so a broken one cannot keep it alive.
     async with engine_for(workspace.settings, create=False) as engine:
         run_id = await workspace.run_id(engine.store, run)
+        await _know_its_end(workspace, engine, run_id)
         await engine.cancel(run_id, reason=reason, by=by)
         result = await engine.get(run_id)
+        if engine.flows and not result.status.is_end:
+            result = await engine.finish(run_id)
     if json:
         say_json(run_status.run_plain(result))
     else:
         say(f"{run_id} {run_status.summary(result)}")
+        for command in run_status.next_commands(workspace, result, reopen=False):
+            say(f"  {command}")
+
+
+async def _know_its_end(workspace: Workspace, engine: Engine, run_id: str) -> None:
+    """Add the run's flow to the engine if it has effects performed at the end; a warning if it is broken."""
+    from detent.cli.output import warn
+    from detent.kernel.errors import DetentError
+
+    row = await engine.store.row(run_id)
+    try:
+        flow = (await workspace.known(engine.store)).get(row.flow)
+    except DetentError as error:
+        warn(f"Cancelled without the effects that '{row.flow}' may perform at the end: {error}")
+        return
+    if flow is not None and flow.at_end is not None and flow.fingerprint == row.now.fingerprint:
+        engine.add_flow(flow)
 
 
 @takes("detach", "budget", "json", "quiet", "project", "log")

@@ -168,6 +168,7 @@ async def _report(
 ) -> tuple[list[StepFigures], list[_Advice], dict[str, AutonomyLevel | None]]:
     """The figures of every series, the levels they justify, and the configured levels of known steps."""
     from detent.dispatch.agreement import Agreement
+    from detent.dispatch.autonomy import StepMode
     from detent.engine.journal_reader import read
     from detent.engine.ports import RunQuery
     from detent.kernel.errors import FlowNotFound
@@ -206,12 +207,13 @@ async def _report(
         from detent.dispatch.agent_side import highest_level
 
         caps = {name: cap for name, (_, step) in places.items() if (cap := highest_level(step)) is not None}
-        rows = agreement.figures(held, caps)
-        levels = {
-            row.step: resolved(workspace, *places[row.step]).config.autonomy
-            for row in rows
-            if row.step in places
+        configs = {
+            step: resolved(workspace, *places[step]).config for step in agreement.steps if step in places
         }
+        levels = {step: config.autonomy for step, config in configs.items()}
+        # What the evidence justifies depends on the level in force now, whatever the last run had.
+        by_agent = {step: levels[step] for step, config in configs.items() if config.mode is StepMode.AGENT}
+        rows = agreement.figures(held, caps, by_agent)
         advice = [
             _advise(workspace, row, row.could_be, places)
             for row in rows
@@ -224,7 +226,7 @@ def _advise(
     workspace: Workspace, row: StepFigures, level: AutonomyLevel, places: Mapping[str, tuple[Flow, Step]]
 ) -> _Advice:
     """Work out how the step's level would be raised."""
-    from detent.dispatch.autonomy import AutonomyLevel, StepMode
+    from detent.dispatch.autonomy import AutonomyLevel
 
     advice = _Advice(row.step, level)
     resolution = resolved(workspace, *places[row.step]) if row.step in places else None
@@ -236,14 +238,6 @@ def _advise(
         return advice
     if resolution is None:
         advice.instead = "no flow known here has this step any more"
-        return advice
-    configured_level = resolution.config.autonomy
-    if (
-        resolution.config.mode is StepMode.AGENT
-        and configured_level is not None
-        and configured_level >= level
-    ):
-        advice.instead = f"the settings say {configured_level.value} already, which no run has tried yet"
         return advice
     fields = ("autonomy", "mode") if row.now in (None, AutonomyLevel.OPERATOR) else ("autonomy",)
     if any(resolution.sources.get(name) == "inline" for name in fields):
@@ -346,9 +340,17 @@ def _say_differences(rows: list[StepFigures]) -> None:
     for row in rows:
         if row.differences:
             say()
-            say(paint(f"{clean(row.step)}: latest differences", bold=True))
+            series = "" if row.newest else f" (earlier series: {_series(row)})"
+            say(paint(clean(f"{row.step}{series}: latest differences"), bold=True))
             for difference in row.differences:
                 say(f"  {_difference(difference)}")
+
+
+def _series(row: StepFigures) -> str:
+    """The model, prompt and handler of a series."""
+    model, prompt, handler = row.series[1:]
+    named = [("model", model), ("prompt", prompt), ("handler", handler)]
+    return ", ".join(f"{name} {part}" for name, part in named if part)
 
 
 def _difference(difference: Difference) -> str:
@@ -358,7 +360,7 @@ def _difference(difference: Difference) -> str:
     where = ", ".join(pointer or "(all of it)" for pointer in difference.pointers)
     more = f" and {difference.more} more" if difference.more else ""
     beside = " (shadow)" if difference.shadow else ""
-    summary = f"{difference.what} at {where}{more}" if where else difference.what
+    summary = f"{difference.what} at {where}{more}" if where else difference.later or difference.what
     return clean(f"{local(difference.at)}  run {difference.run}, entry {difference.entry}{beside}: {summary}")
 
 

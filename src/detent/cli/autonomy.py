@@ -93,7 +93,7 @@ def _level(name: str) -> AutonomyLevel:
 
 @takes("json", "project")
 async def restore(options: Options, step: StepName) -> None:
-    """Give a step its configured level back."""
+    """Give a step its configured level back; its tally begins anew."""
     from detent.cli.output import clean, say, say_json
     from detent.dispatch.evidence import DEMOTIONS
 
@@ -107,6 +107,7 @@ async def restore(options: Options, step: StepName) -> None:
             name = known_step(step_name, places_of(await workspace.known(store)))
         demotion = held.get(name)
         if demotion is not None:
+            await _begin_anew(store, name)
             await _set(store, DEMOTIONS + name, None)
     if options.json:
         say_json(
@@ -190,6 +191,16 @@ def level_text(configured: str | None, level: str | None) -> str:
     if level is None or level == configured:
         return configured or "-"
     return f"{level} (configured: {configured})" if configured else level
+
+
+async def _begin_anew(store: Store, step: str) -> None:
+    """Empty a step's tallies, so that what lowered it does not lower it again."""
+    from detent.dispatch.evidence_log import EVIDENCE
+
+    prefix = f"{EVIDENCE}{step}/"
+    for key, tally in (await store.marks(prefix)).items():
+        if tally and "/" not in key.removeprefix(prefix):  # of this step, not of one below its name
+            await _set(store, key, None)
 
 
 async def _set(store: Store, key: str, value: Any) -> None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from detent.cli.live import LiveLines
 from detent.cli.output import STATUS_COLOURS, clean, cut, is_terminal, paint, printable, say, status, width
+from detent.insight.agent_text import fallback_words, performer_words
 from detent.insight.effect_text import answer_text, skipped_text
-from detent.insight.formatting import count, span
+from detent.insight.formatting import span
 from detent.kernel.entries import CONFIRM, AttemptFailed, Held
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
             status(end, to) if end else to,
             width(to),
             span(body.duration),
-            " · ".join(part for part in (performed_by(body), body.reason) if part),
+            " · ".join(part for part in (performed_by(body), *further_by(body), body.reason) if part),
             widest,
         )
     if kind == "noted" and body.topic == "autonomy.demoted":
@@ -119,7 +120,7 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
     if kind == "called_off":
         return _line("", "·", "", 0, "", f"{body.by} called it off; its step is settled first", widest)
     if kind == "released" and body.name.startswith("effect:"):
-        return _line("", "·", "", 0, "", f"{body.by} settled the effect in doubt: {body.answer}", widest)
+        return _line("", "·", "", 0, "", f"{body.by} settled the effect: {body.answer}", widest)
     if kind == "released" and body.name != "children":
         name = "" if body.name.startswith(f"{CONFIRM}:") else f" '{body.name}'"
         message = f"{body.by} answered{name}" + (
@@ -129,9 +130,9 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
     if kind == "claimed":
         return _line("", "·", "", 0, "", "taken over from a worker that died", widest)
     if kind == "ended":
-        return _line(
-            "", "■", status(body.status.value), width(body.status.value), "", body.reason or "", widest
-        )
+        ended = body.status.value
+        reason = body.reason if body.reason and body.reason != ended else ""
+        return _line("", "■", status(ended), width(ended), "", reason, widest)
     return None
 
 
@@ -142,16 +143,20 @@ def failure_text(body: Any) -> str:
 
 def performed_by(body: Any) -> str:
     """Who performed a step; empty for an ordinary handler's step."""
-    detail = body.detail
-    if detail.get("fallback_used"):
-        error = detail.get("agent_error") or {}
-        message = f" ({cut(clean(error['message']), 100)})" if error.get("message") else ""
-        return f"handler, not the agent: {str(detail.get('fallback_reason')).replace('_', ' ')}{message}"
-    if body.by != "agent":
-        return ""
-    tokens = body.spend.tokens
-    level = detail.get("autonomy_level", "")
-    return f"agent ({level}, {count(tokens, 'token')})" if tokens else f"agent ({level})"
+    detail = {**body.detail, "mode_used": "agent"} if body.by == "agent" else body.detail
+    return performer_words(detail, body.spend.tokens)
+
+
+def further_by(body: Any) -> list[str]:
+    """Who performed the further steps of a visit, where agents were to."""
+    told = []
+    for record in body.detail.get("then", ()):
+        name = str(record.get("step")).rpartition("/")[2]
+        if record.get("fallback_used"):
+            told.append(f"then {name} by the handler, not the agent: {fallback_words(record)}")
+        elif record.get("mode_used") == "agent":
+            told.append(f"then {name} by the agent ({record.get('autonomy_level', '')})")
+    return told
 
 
 def _line(frm: str, sign: str, to: str, to_width: int, took: str, message: str, widest: int) -> str:

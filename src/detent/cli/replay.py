@@ -78,6 +78,8 @@ async def _repeated(
         say_json({"run": run_id, "recording": str(player.path), **result.to_plain(), "equal": same})
     elif same:
         agree = f"{count(result.same, 'entry')} {'agrees' if result.same == 1 else 'agree'}"
+        if (others := len(original) - result.same) > 0:
+            agree += f"; {others:,} of {len(original):,} are not compared (retries, notes, take-overs)"
         say(f"{run_id} took the same path again: {agree}.")
     else:
         for line in comparing.render(result, run_id, "replay").splitlines():

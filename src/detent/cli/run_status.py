@@ -50,7 +50,10 @@ def next_commands(workspace: Workspace, run: Run, *, reopen: bool = True) -> lis
     if workspace.forgets:
         return commands
     for name, hold in run.holds.items():
-        if name.startswith("effect:"):
+        if name.startswith("effect:") and "happened" not in hold.choices:
+            settle = workspace.command("resolve", run.id, "again", "--hold", run.token(name))
+            commands.append(f"{settle}   (or: skip to go on without it)")
+        elif name.startswith("effect:"):
             settle = workspace.command("resolve", run.id, "happened", "--hold", run.token(name))
             receipt = " --receipt JSON" if uses_receipt(run.proposal, hold.about["effect"]) else ""
             commands.append(f"{settle}{receipt}   (or: again to perform it, skip to go on without it)")
@@ -85,7 +88,7 @@ def _other_answers(hold: Held) -> str:
 
 
 def effect_lines(hold: Held) -> list[str]:
-    """The effect that a hold is about: its tool, its exact arguments and its preview, a line each."""
+    """The effect that a hold is about, a line each: tool, exact arguments, why it failed, preview."""
     if "tool" not in hold.about:
         return []
     args, preview = hold.about.get("args") or {}, hold.about.get("shown")
@@ -95,6 +98,8 @@ def effect_lines(hold: Held) -> list[str]:
     else:
         for name, value in args.items():
             lines += _value_lines(f"  {clean(name)}: ", value)
+    if error := hold.about.get("error"):
+        lines += _value_lines("error: ", error)
     if preview:
         lines += [f"  | {shown(line)}" for line in str(preview).splitlines()]
     return lines

@@ -226,7 +226,7 @@ def _print_run(
             ("run", paint(run.id, bold=True)),
             ("flow", f"{clean(run.flow)} (version {run.version})"),
             ("status", run_status.summary(run)),
-            ("because", clean(run.reason or "")),
+            ("because", clean(run.reason if run.reason and run.reason != run.status.value else "")),
             ("error", clean(run.error or "")),
             ("started", local(run.created_at)),
             ("changed", local(run.updated_at)),
@@ -247,7 +247,7 @@ def _print_run(
         for line in run_status.effect_lines(hold):
             say(f"  {line}")
         for key, value in hold.about.items():
-            if not ("tool" in hold.about and key in ("tool", "args", "shown")):
+            if not ("tool" in hold.about and key in ("tool", "args", "shown", "error")):
                 say(f"  {key}: {_value(value)}")
         if hold.wake_at is not None:
             say(f"  the clock answers at {local(hold.wake_at)}")

@@ -17,7 +17,7 @@ from detent.dispatch.own_code import OwnCode, beyond, failed_before
 from detent.engine.acts import Act
 from detent.engine.outcome import Hold, Outcome
 from detent.engine.performer import concluded
-from detent.engine.step_failures import StepFailed
+from detent.engine.step_failures import Diverged
 from detent.engine.trial_context import CannotCheck, TrialContext
 from detent.kernel.entries import Body
 from detent.kernel.plain import brief
@@ -47,7 +47,7 @@ class AfterEffects:
         """The handler's side: it does the rest, and repeats nothing; or a question to a person.
 
         Raises:
-            StepFailed: the agent did what the handler would not have done.
+            Diverged: the agent did what the handler would not have done.
         """
         own, ctx, run = self.own_code, self.own_code.ctx, self.driver.run
         try:
@@ -89,7 +89,7 @@ class AfterEffects:
         if answer == ACCEPT and known is not None:
             outcome = await concluded(own.step, TrialContext(ctx), known.output)
             return Side.of(own.step, known.output, outcome._replace(by="agent"), None, ())
-        raise StepFailed(text)
+        raise Diverged(text)
 
     def _told(self, act: Act) -> dict[str, Any]:
         tools, tool = self.own_code.ctx.tools, act.effect.tool

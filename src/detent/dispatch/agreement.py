@@ -11,7 +11,7 @@ import heapq
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -78,6 +78,8 @@ class Difference(NamedTuple):
     more: int = 0
     """Number of further places."""
     shadow: bool = False
+    later: str = ""
+    """The later verdict that it is: by whom, and why."""
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -214,10 +216,12 @@ class Agreement:
         self,
         demotions: Mapping[str, Demotion] | None = None,
         caps: Mapping[str, AutonomyLevel] | None = None,
+        levels: Mapping[str, AutonomyLevel | None] | None = None,
     ) -> list[StepFigures]:
         """The figures of all series, by step, the newest series of a step first.
 
-        `demotions` are those in force; `caps`, the levels that steps advise, default to the journals'.
+        `demotions` are those in force; `caps`, the levels that steps advise, and `levels`, those configured
+        now, default to the journals'.
         """
         figures: list[StepFigures] = []
         by_step: dict[str, list[_Sums]] = {step: [] for step in self.steps}
@@ -227,11 +231,16 @@ class Agreement:
             group.sort(key=lambda each: (each.asked_at, each.last_at, each.series), reverse=True)
             unasked = self._unasked.get(step)
             cap = (caps or {}).get(step) or _level(self._caps.get(step, _NEVER).value)
-            level = _level(self._levels.get(step, _NEVER).value)
+            last = _level(self._levels.get(step, _NEVER).value)
+            level = (levels or {}).get(step) or last
             demotion = (demotions or {}).get(step)
             newest = group[0] if group else unasked
             assert newest is not None
-            figures.append(newest.figures(self.rules, level, demotion, cap, True, unasked))
+            of_newest = newest.figures(self.rules, level, demotion, cap, True, unasked)
+            if of_newest.could_be is not None and last is not None and (now := of_newest.now or last) > last:
+                # Two levels at once would go beyond the evidence.
+                of_newest = replace(of_newest, could_be=None, why_not=f"stay: no run at {now.value} yet")
+            figures.append(of_newest)
             for sums in group[1:]:
                 figures.append(sums.figures(self.rules, _level(sums.level.value), None, cap, False))
         return figures
@@ -336,7 +345,9 @@ class Agreement:
             return
         sums = self._sums(note["record"], True)
         sums.seen(at)
-        sums.count(_Place(at, run_id, seq), verdict, verdict.value, (), 0)
+        why = f": {note['why']}" if note.get("why") else ""
+        later = f"later verdict by {note.get('by')}{why}"
+        sums.count(_Place(at, run_id, seq), verdict, verdict.value, (), 0, later=later)
 
 
 class Journal:
@@ -462,6 +473,7 @@ class _Sums:
         more: int,
         *,
         shadow: bool = False,
+        later: str = "",
     ) -> None:
         """Count one verdict."""
         self.n += 1
@@ -470,7 +482,8 @@ class _Sums:
         self.asked_at = max(self.asked_at, place.at)
         _push(self._recent, (place, verdict.value[0]), self._keep)
         if verdict is not Verdict.AGREED:
-            _push(self._differences, Difference(*place, what, tuple(pointers), more, shadow), DIFFERENCES)
+            difference = Difference(*place, what, tuple(pointers), more, shadow, later)
+            _push(self._differences, difference, DIFFERENCES)
 
     def figures(
         self,

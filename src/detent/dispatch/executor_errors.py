@@ -7,6 +7,7 @@ from typing import Any
 
 from detent.dispatch.autonomy import FallbackReason
 from detent.dispatch.usage import UsageMetadata
+from detent.engine.step_failures import Diverged
 from detent.kernel.errors import DetentError
 
 
@@ -122,9 +123,11 @@ class DispatchError(DetentError):
         by_handler = f"{type(handler_error).__name__}: {handler_error}"
         why = reason.value.replace("_", " ")
         agent = f"Agent: {why}" if agent_error == reason.value else f"Agent ({why}): {agent_error}"
-        super().__init__(
-            f"Step '{step_name}' failed for agent and handler alike: {by_handler}"
-            if agent_error == by_handler
-            else f"Step '{step_name}' failed twice. {agent}. Handler: {by_handler}"
-        )
+        if agent_error == by_handler:
+            message = f"Step '{step_name}' failed for agent and handler alike: {by_handler}"
+        elif isinstance(handler_error, Diverged):
+            message = f"Step '{step_name}' failed. {agent}. {handler_error}"
+        else:
+            message = f"Step '{step_name}' failed twice. {agent}. Handler: {by_handler}"
+        super().__init__(message)
         self.__cause__ = handler_error

@@ -11,7 +11,7 @@ from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidatio
 from detent.kernel.errors import BudgetExceededError
 from detent.kernel.plain import writable
 
-LONGEST_ERROR = 500
+LONGEST_ERROR = 2000
 
 
 @dataclass(frozen=True, slots=True)

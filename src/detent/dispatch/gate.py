@@ -19,6 +19,7 @@ from detent.dispatch.proposal import Proposal, Verdict
 from detent.engine.calls import call, over
 from detent.engine.outcome import Effect, Outcome, additions
 from detent.engine.step import Step
+from detent.engine.user_errors import message_of
 from detent.kernel.errors import name_of
 from detent.kernel.plain import to_plain
 
@@ -189,7 +190,8 @@ async def _verdict(step: Step, inputs: Mapping[str, Any], proposal: Proposal) ->
         answer = await call(step.validator, None, inputs, proposal)
     except Exception as error:
         when = "" if proposal.final else f" (before the effects of round {proposal.round}: not `final`)"
-        return Verdict(False, (f"the validator failed: {type(error).__name__}{when}",))
+        told = f"{type(error).__name__}: {message_of(error)}"
+        return Verdict(False, (f"the validator failed: {told}{when}",))
     if isinstance(answer, Verdict):
         return answer
     if isinstance(answer, tuple):

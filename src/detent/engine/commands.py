@@ -188,11 +188,11 @@ async def _shown_args(driver: Driver, tool: Tool, held: Held) -> dict[str, Any]:
 async def resolve(
     active: ActiveRuns, run_id: str, how: str, hold: str, receipt: Any, by: str, drive: bool
 ) -> None:
-    """Settle an effect in doubt.
+    """Settle an effect in doubt, or one that failed at the end of the run.
 
     Raises:
         HoldNotOpen: `hold` is not the token of an open hold.
-        ConfigurationError: `how` is unknown, or a receipt is needed.
+        ConfigurationError: `how` is unknown or does not fit the effect, or a receipt is needed.
     """
     if how not in (HAPPENED, AGAIN, SKIP):
         raise ConfigurationError(
@@ -202,6 +202,8 @@ async def resolve(
     async with _answering(active, run_id, hold, doubt=True) as (driver, held):
         key, tool = held.about["effect"], held.about["tool"]
         body: Body
+        if how not in held.choices:
+            raise ConfigurationError(f"'{tool}' failed, so it did not happen. Say {AGAIN} or {SKIP}.")
         if how == HAPPENED and receipt is UNSAID and uses_receipt(driver.run.proposal, key):
             raise ConfigurationError(
                 f"The step uses what '{tool}' gave back: say what that was with the receipt "

@@ -275,7 +275,7 @@ async def _did_not_happen(
         assert proposal is not None
         args = next(item["args"] for item in proposal.effects if item["key"] == key)
         question = f"'{tool.name}' failed at the end of the run. Try again?"
-        await _ask_person(driver, tool, key, args, question, f"{code}: {message}")
+        await _ask_person(driver, tool, key, args, question, f"{code}: {message}", happened=False)
         return
     rest: list[Body] = []
     if not again and proposal is not None and not proposal.final:
@@ -378,13 +378,21 @@ async def _rebuilt(driver: Work, tool: Tool, key: str, attempt: int) -> bool:
 
 
 async def _ask_person(
-    driver: Work, tool: Tool, key: str, args: dict[str, Any], question: str, why: str
+    driver: Work,
+    tool: Tool,
+    key: str,
+    args: dict[str, Any],
+    question: str,
+    why: str,
+    *,
+    happened: bool = True,
 ) -> None:
-    """Have the run wait until a person settles an effect."""
+    """Have the run wait until a person settles an effect, which may have `happened` or certainly did not."""
     about = {
         "effect": key, "tool": tool.name, "args": brief(args, tool.private), "error": writable(why)[:500]
     }  # fmt: skip
-    await driver.commit(Held(f"effect:{key}", "attention", question, [HAPPENED, AGAIN, SKIP], about=about))
+    choices = [HAPPENED, AGAIN, SKIP] if happened else [AGAIN, SKIP]
+    await driver.commit(Held(f"effect:{key}", "attention", question, choices, about=about))
 
 
 class UnkeptReceipt(Exception):

@@ -16,7 +16,7 @@ from detent.engine.outcome import Effect
 from detent.engine.placeholders import written
 from detent.engine.ports import Blob
 from detent.kernel.effect_key import effect_key
-from detent.kernel.entries import Body, Ended, Moved, Proposed, Released, body_to_plain
+from detent.kernel.entries import AT_END, Body, Ended, Moved, Proposed, Released, body_to_plain
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import encode
 from detent.kernel.run import Run
@@ -25,9 +25,6 @@ from detent.kernel.view import View
 
 if TYPE_CHECKING:
     from detent.engine.flow import Flow
-
-FINISH = "(end)"
-"""Name of the step in the proposal of what is performed at a run's end."""
 
 
 class Ending(NamedTuple):
@@ -70,7 +67,7 @@ def finishing(flow: Flow, run: Run, bodies: Sequence[Body], keep: Callable[[Blob
     if not effects:
         return bodies
     outcome = {END: {"kind": last.kind, "body": body_to_plain(last)}}
-    proposal = Proposed(FINISH, outcome, effects, by=last.by, round=run.round + 1)
+    proposal = Proposed(AT_END, outcome, effects, by=last.by, round=run.round + 1)
     answers = [Released(name, None, "engine") for name in run.holds]
     return [*bodies[:-1], *answers, proposal]
 
@@ -87,4 +84,4 @@ def _item(flow: Flow, run: Run, effect: Effect, keep: Callable[[Blob], None]) ->
         keep(blob)
         args = kept_beside(blob.body)
     unique = Effect(effect.tool, effect.args, f"{effect.key or ''}@{run.seq}")
-    return {"key": effect_key(unique.identity(FINISH), 0, 0), "tool": effect.tool, "args": args}
+    return {"key": effect_key(unique.identity(AT_END), 0, 0), "tool": effect.tool, "args": args}

@@ -57,7 +57,10 @@ def further_step(flow: Flow, outcome: Outcome, before: int) -> Step:
     names = {step.name: step for step in flow.every_step()}
     step = names.get(outcome.then or "")
     if step is None:
-        raise ConfigurationError(f"There is no step '{outcome.then}'.{nearest(str(outcome.then), names)}")
+        near = nearest(str(outcome.then), names)
+        raise ConfigurationError(
+            f"There is no step '{outcome.then}'.{near} Steps of '{flow.name}': {', '.join(sorted(names))}."
+        )
     if outcome.effects:
         raise ConfigurationError(
             f"An outcome that goes on with '{step.name}' proposes effects. Perform them before, with "

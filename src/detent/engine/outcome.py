@@ -262,7 +262,7 @@ def additions(append: Mapping[str, Iterable[Any]]) -> dict[str, list[Any]]:
     plain: dict[str, list[Any]] = {}
     for key, items in append.items():
         if isinstance(items, str | bytes | Mapping):
-            raise InvalidValue(f"To '{key}' a list of items can be appended, not a {type(items).__name__}.")
+            raise InvalidValue(f"Only a list can be appended to '{key}', not a {type(items).__name__}.")
         if type(key) is not str:
             raise checks.refuse("A key of Outcome.append", key, "text")
         plain[key] = to_plain(list(items), key)

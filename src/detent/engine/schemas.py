@@ -548,7 +548,8 @@ def _expectation(error: Any) -> str:
         properties = ", ".join(error.schema.get("properties", {})) or "none"
         return f"has unexpected keys (expected: {properties})"
     if rule == "type":
-        return f"must be {expected if isinstance(expected, str) else ' or '.join(expected)}"
+        kinds = [expected] if isinstance(expected, str) else expected
+        return f"must be {' or '.join(_KINDS.get(kind, kind) for kind in kinds)}"
     if rule in ("enum", "const"):
         return f"must be {_choices(expected if rule == 'enum' else [expected])}"
     if rule in ("anyOf", "oneOf"):
@@ -556,6 +557,13 @@ def _expectation(error: Any) -> str:
     if isinstance(expected, str | int | float | bool):
         return f"breaks {rule} {expected}"
     return f"breaks {rule}"
+
+
+_KINDS = {
+    "integer": "an integer", "number": "a number", "string": "a string", "boolean": "a boolean",
+    "object": "an object", "array": "an array",
+}  # fmt: skip
+"""Types of JSON Schema as they stand in a sentence."""
 
 
 def _choices(values: list[Any]) -> str:

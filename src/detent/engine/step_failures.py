@@ -42,6 +42,10 @@ def refused(output: Any) -> str | None:
 TRANSIENT: tuple[type[BaseException], ...] = (Transient, TimeoutError, ConnectionError)
 
 
+class Diverged(StepFailed):
+    """The handler cannot go on where an agent has acted, and was not called."""
+
+
 class StepChanged(DetentError):
     """A step that goes on after its effects did not come to them again."""
 

@@ -41,8 +41,8 @@ async def verdict_note(
     name = name_of(state)
     visits = run.visits.get(name, 0)
     if visit is not None and (type(visit) is not int or not 1 <= visit <= visits):
-        known = nearest(name, run.visits) if not visits else f" It has left it {visits} times."
-        raise ConfigurationError(f"Run {run.id} has made no visit {visit} of '{name}' to judge.{known}")
+        times = {0: "not visited it", 1: "visited it once"}.get(visits, f"visited it {visits} times")
+        raise ConfigurationError(f"Run {run.id} has no visit {visit} of '{name}' to judge. It has {times}.")
     if type(right) is not bool:
         raise checks.refuse("A verdict", right, "True for right, or False")
     entry, by_whom, record, judged = await _visit(store, run, name, None if visit is None else visits - visit)
@@ -85,8 +85,10 @@ async def _visit(
                     return entry.seq, body.by, body.detail, seen
                 later -= 1
         end = first
+    states = ", ".join(run.visits) or "none yet"
     raise ConfigurationError(
-        f"Run {run.id} has performed no step '{name}' that could be judged.{nearest(name, run.visits)}"
+        f"Run {run.id} has not visited '{name}', so there is nothing to judge.{nearest(name, run.visits)} "
+        f"It has visited: {states}."
     )
 
 

@@ -74,10 +74,15 @@ def receipts_named(plain: Any) -> Any:
 
 
 def short(text: str, limit: int) -> str:
-    """A text on one line of at most `limit` characters, control characters left out."""
+    """A text on one line of at most `limit` characters, cut at a word, control characters left out."""
     line = " ".join(text.split())
     line = "".join(character if character.isprintable() else "�" for character in line)
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+    if len(line) <= limit:
+        return line
+    head = line[: limit - 1]
+    if line[limit - 1] != " " and (at := head.rfind(" ")) >= limit * 2 // 3:
+        head = head[:at]
+    return head.rstrip() + "…"
 
 
 def total(numbers: Iterable[float]) -> float:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from detent.insight.effect_text import answer_text, call_text, calls_of, is_confirmation, skipped_text
+from detent.insight.agent_text import VERDICT, fallback_words, further_key, reply_words, verdict_words
+from detent.insight.effect_text import answer_text, call_text, is_confirmation, skipped_text
 from detent.insight.formatting import columns, cost, count, short, span, value
 from detent.insight.visits import AGENT, FALLBACK
 from detent.insight.why import fallback_of
 from detent.kernel.entries import (
+    AT_END,
     AttemptFailed,
     Body,
     CalledOff,
@@ -96,16 +98,20 @@ class _Teller:
     def __init__(self, journal: list[Entry]) -> None:
         self._answers = _answers(journal)
         self._done: dict[str, int] = {}
+        self._acted = False
+        """Whether the visit's agent has asked for effects."""
+        self._talked = False
+        """Whether the visit's handler acts where the agent only talked."""
         self._tell: dict[type[Body], Callable[[Any, Entry], Told]] = {
             Started: _started,
-            Moved: _moved,
+            Moved: self._moved,
             AttemptFailed: _attempt_failed,
-            Proposed: _proposed,
+            Proposed: self._proposed,
             EffectBegun: _effect_begun,
             EffectDone: self._effect_done,
             EffectFailed: _effect_failed,
             EffectSkipped: _effect_skipped,
-            Recorded: _recorded,
+            Recorded: self._recorded,
             ChildEnded: _child_ended,
             Held: self._held,
             Released: self._released,
@@ -122,6 +128,21 @@ class _Teller:
     def tell(self, entry: Entry) -> Told:
         """Who, what and how long."""
         return self._tell[type(entry.body)](entry.body, entry)
+
+    def _moved(self, body: Moved, entry: Entry) -> Told:
+        told = _moved(body, entry, self._talked)
+        self._acted = self._talked = False
+        return told
+
+    def _proposed(self, body: Proposed, entry: Entry) -> Told:
+        self._acted = self._acted or body.by == "agent"
+        return _proposed(body, entry)
+
+    def _recorded(self, body: Recorded, entry: Entry) -> Told:
+        if body.key == FALLBACK and isinstance(body.value, Mapping):
+            self._talked = not self._acted
+            return "engine", f"the agent is not asked any more: {_why_not(body.value, self._talked)}", None
+        return _recorded(body, entry)
 
     def _effect_done(self, body: EffectDone, entry: Entry) -> Told:
         who, duration = "engine", body.duration or None
@@ -216,7 +237,7 @@ def _started(body: Started, entry: Entry) -> Told:
     return "engine", text + _extra(f"child of {body.parent}" if body.parent else "", tags), None
 
 
-def _moved(body: Moved, entry: Entry) -> Told:
+def _moved(body: Moved, entry: Entry, talked: bool) -> Told:
     text = f"{body.frm} → {body.to}"
     if body.event:
         text += f" on {body.event}"
@@ -229,7 +250,8 @@ def _moved(body: Moved, entry: Entry) -> Told:
             f"attempt {body.attempt}" if body.attempt > 1 else "",
             "new iteration" if body.iteration else "",
             _looked(body.looked),
-            _replaced(body.detail),
+            _replaced(body.detail, talked),
+            *(_further(record) for record in body.detail.get("then", ())),
             cost(body.spend),
             f"run {body.status.value}" if body.status is not None else "",
         ),
@@ -243,20 +265,35 @@ def _looked(looked: Iterable[Any]) -> str:
     return f"looked at {', '.join(tools)}" if tools else ""
 
 
-def _replaced(detail: Mapping[str, Any]) -> str:
+def _further(record: Mapping[str, Any]) -> str:
+    """A further step of the visit, where an agent performed it or was replaced."""
+    name = str(record.get("step")).rpartition("/")[2]
+    if record.get("mode_used") == "agent":
+        return f"then {name} by the agent"
+    return f"then {name} {_replaced(record)}" if record.get("fallback_used") else ""
+
+
+def _replaced(detail: Mapping[str, Any], talked: bool = False) -> str:
     """The agent that the handler has replaced, why, and where the two differed."""
     fallback = fallback_of(detail)
     if fallback is None:
         return ""
     model = (fallback.get("series") or {}).get("model_id")
     text = f"in place of agent {model}" if model else "in place of the agent"
-    text += f": {str(fallback.get('fallback_reason')).replace('_', ' ')}"
+    return f"{text}: {_why_not(fallback, talked)}"
+
+
+def _why_not(fallback: Mapping[str, Any], talked: bool = False) -> str:
+    """Why an agent was replaced; `talked` if it did not act and the handler does."""
+    text = fallback_words(fallback)
     error = fallback.get("agent_error") or fallback.get("error")
     if isinstance(error, Mapping):
         error = error.get("message") or error.get("type")
     if error:
-        text += f", {short(str(error), 100)}"
+        text += f", {short(str(error), 160)}"
     places = [str(place.get("pointer") or "the whole") for place in fallback.get("validation_details") or ()]
+    if places == ["the whole"] and talked:
+        return f"{text} in that it did not act"
     return text + (f" at {', '.join(places[:3])}{' …' if len(places) > 3 else ''}" if places else "")
 
 
@@ -274,6 +311,8 @@ def _attempt_failed(body: AttemptFailed, entry: Entry) -> Told:
 
 def _proposed(body: Proposed, entry: Entry) -> Told:
     tools = ", ".join(str(effect.get("tool")) for effect in body.effects)
+    if body.step == AT_END:
+        return "engine", f"to do before the run ends{_end_status(body)}: {tools}", None
     if body.by not in ("handler", "agent", "engine"):  # a person has put it in the place of another
         calls = ", ".join(call_text(str(item.get("tool")), item.get("args")) for item in body.effects)
         return body.by, f"changed it to {calls}", None
@@ -283,6 +322,12 @@ def _proposed(body: Proposed, entry: Entry) -> Told:
     looked = "" if body.final else _looked(body.looked)
     remarks = _extra(looked, "" if body.final else _replaced(body.detail), cost(body.spend))
     return body.by, text + remarks, body.duration
+
+
+def _end_status(body: Proposed) -> str:
+    """The status that a run is about to end with."""
+    ends = [end.get("body") for end in body.outcome.values() if isinstance(end, Mapping)]
+    return next((f" {end['status']}" for end in ends if isinstance(end, Mapping) and "status" in end), "")
 
 
 def _effect_begun(body: EffectBegun, entry: Entry) -> Told:
@@ -306,19 +351,11 @@ def _recorded(body: Recorded, entry: Entry) -> Told:
     if body.key.startswith(SEEN):
         return "step", "a query's answer kept for the rounds to come", None
     if body.key.startswith(AGENT) and isinstance(body.value, Mapping):
-        return "agent", _reply(body.value) + _extra(cost(body.spend)), None
-    if body.key == FALLBACK and isinstance(body.value, Mapping):
-        return "engine", f"the handler goes on, {_replaced(body.value)}", None
+        return "agent", reply_words(body.value) + _extra(cost(body.spend)), None
+    if (further := further_key(body.key)) and isinstance(body.value, Mapping):
+        reply = f"{reply_words(body.value)} in the further step '{further[1]}'"
+        return "agent", reply + _extra(cost(body.spend)), None
     return "step", f"answer '{short(body.key, 60)}' kept" + _extra(cost(body.spend)), None
-
-
-def _reply(reply: Mapping[str, Any]) -> str:
-    """An agent's reply: the model, and the tools it called."""
-    model = f"{reply['model_id']} " if reply.get("model_id") else ""
-    tools = ", ".join(tool for tool, _ in calls_of(reply))
-    if reply.get("error"):
-        return f"{model}failed".strip()
-    return f"{model}asked for {tools}" if tools else f"{model}answered"
 
 
 def _child_ended(body: ChildEnded, entry: Entry) -> Told:
@@ -331,6 +368,8 @@ def _claimed(body: Claimed, entry: Entry) -> Told:
 
 
 def _noted(body: Noted, entry: Entry) -> Told:
+    if body.topic == VERDICT:
+        return str(body.body.get("by")), short(verdict_words(body.body), 300), None
     body_text = f": {value(body.body, 120)}" if body.body else ""
     return "step", f"note {body.topic}{body_text}" + _extra(cost(body.spend)), None
 
@@ -369,6 +408,7 @@ def _reopened(body: Reopened, entry: Entry) -> Told:
 
 
 def _ended(body: Ended, entry: Entry) -> Told:
-    text = f"ended {body.status.value}" + (f": {short(body.reason, 120)}" if body.reason else "")
+    told = body.reason and body.reason != body.status.value
+    text = f"ended {body.status.value}" + (f": {short(str(body.reason), 120)}" if told else "")
     error = short(body.error, 120) if body.error else ""
     return body.by, text + _extra(error, cost(body.spend)), body.duration or None

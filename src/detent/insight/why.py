@@ -1,23 +1,25 @@
 """The decisions of a run, each with its reason, its grounds, who made it and what it cost.
 
-A decision is a move, an end, a hold, a fallback from agent to handler, an effect that was settled, or a
-change from outside (cancellation, migration, fork, reopening).
+A decision is a move, an end, a hold, a fallback from agent to handler, an effect that was settled, a
+later verdict on a visit, or a change from outside (cancellation, migration, fork, reopening).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
-from detent.insight.effect_text import answer_text, call_text, calls_of, how_skipped
-from detent.insight.formatting import cost, count, short, span, value
+from detent.insight.agent_text import VERDICT, further_key, last_word
+from detent.insight.decisions import Alternative, Change, Decision, DecisionKind, Look, Performed
+from detent.insight.effect_text import how_skipped
 from detent.insight.table import Source, Table
 from detent.insight.visits import AGENT, FALLBACK
-from detent.kernel.budget import NOTHING, Spend
+from detent.insight.why_text import UNASKED, error_text
+from detent.insight.why_text import render as render
+from detent.kernel.budget import Spend
 from detent.kernel.effect_key import action_of
 from detent.kernel.entries import (
-    CONFIRM,
     AttemptFailed,
     CalledOff,
     ChildEnded,
@@ -31,6 +33,7 @@ from detent.kernel.entries import (
     Held,
     Migrated,
     Moved,
+    Noted,
     Proposed,
     Recorded,
     Released,
@@ -41,123 +44,8 @@ from detent.kernel.placeholders import fill
 from detent.kernel.plain import copied
 from detent.kernel.run import Run
 
-DecisionKind = Literal[
-    "move", "end", "hold", "fallback", "effect", "cancellation", "migration", "fork", "reopening"
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The change a decision made to one key of the data."""
-
-    key: str
-    after: Any
-    """The new value; for an addition, the items added."""
-    before: Any = None
-    """The old value of a key that was set; None when it had none."""
-    added: bool = False
-    """True if items were added to the list at the key."""
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """A query asked while deciding."""
-
-    tool: str
-    args: Any = None
-    answer: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """An alternative that the table (or, for a hold, the question) offered."""
-
-    to: str
-    event: str | None = None
-    when: str | None = None
-    """The alternative's condition, for people."""
-    reason: str | None = None
-    held: bool | None = None
-    """Whether the condition held on the data at that time; None if unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Performed:
-    """The fate of one effect proposed for a decision."""
-
-    key: str
-    tool: str
-    args: Any = None
-    how: str = "pending"
-    """performed, probed, told, reused, denied, edited, skipped, failed; in doubt or pending until settled."""
-    by: str | None = None
-    """Who denied, changed or skipped it."""
-    reason: str | None = None
-    """Why it was denied or skipped."""
-    asked: Any = None
-    """The arguments that were asked for, if a person has changed them."""
-    receipt: Any = None
-    failures: tuple[str, ...] = ()
-    """Failed attempts, as `code: message`."""
-    duration: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One decision and its grounds."""
-
-    seq: int
-    """Number of the entry that records the decision."""
-    at: float
-    kind: DecisionKind
-    state: str
-    """State of the run at the decision."""
-    to: str | None = None
-    """Target of the decision: a state; for an effect its tool, for a hold its name."""
-    by: str = "engine"
-    """handler, agent, person, engine, clock."""
-    reason: str | None = None
-    event: str | None = None
-    status: str | None = None
-    """Final status, set when the decision ended the run."""
-    attempts: int = 1
-    failures: tuple[str, ...] = ()
-    """Failed attempts before the decision, as `type: message`."""
-    duration: float = 0.0
-    """Duration of the whole visit; for a hold, of the wait; for an effect, of the call."""
-    spend: Spend = NOTHING
-    changed: tuple[Change, ...] = ()
-    looked: tuple[Look, ...] = ()
-    alternatives: tuple[Alternative, ...] = ()
-    effects: tuple[Performed, ...] = ()
-    """Effects of the decision; for a decision about one effect, that effect."""
-    children: tuple[str, ...] = ()
-    """Child runs the step waited for, as `id: status`."""
-    question: str | None = None
-    answer: Any = None
-    answered: bool | None = None
-    """For a hold: whether it was answered."""
-    detail: Mapping[str, Any] | None = None
-    """Details from dispatch and the gate."""
-
-    def to_plain(self) -> dict[str, Any]:
-        """As JSON values, without empty fields."""
-        plain: dict[str, Any] = {"seq": self.seq, "at": self.at, "kind": self.kind, "state": self.state}
-        for item in fields(self):
-            attribute = getattr(self, item.name)
-            if item.name not in plain and attribute is not None and attribute != ():
-                plain[item.name] = _plain(attribute)
-        return plain
-
-
-def _plain(part: Any) -> Any:
-    if isinstance(part, Spend):
-        return part.to_plain()
-    if isinstance(part, tuple):
-        return [_plain(item) for item in part]
-    if is_dataclass(part) and not isinstance(part, type):
-        return {item.name: _plain(getattr(part, item.name)) for item in fields(part)}
-    return copied(dict(part)) if isinstance(part, Mapping) else part
+DIVERGED = "diverged"
+"""Name of the hold in which a person decides about an agent that did what the handler would not."""
 
 
 def why(entries: Iterable[Entry], machine: Source | None = None) -> list[Decision]:
@@ -187,8 +75,10 @@ class _Reader:
         """Queries asked in the rounds of the visit."""
         self._agent: Mapping[str, Any] = {}
         """The agent's last reply in the visit."""
-        self._fell_back = False
-        """Whether a fallback in the visit is among the decisions."""
+        self._further: dict[int, Mapping[str, Any]] = {}
+        """The agents' last replies in further steps of the visit, by number."""
+        self._fell_back: int | None = None
+        """Index of the visit's fallback in the decisions."""
         self._failures: list[str] = []
         self._children: dict[str, str] = {}
         self._waits: dict[str, int] = {}
@@ -206,12 +96,15 @@ class _Reader:
             self._ended(entry, body, state, changes, spent + body.spend, seconds + body.duration)
         elif isinstance(body, AttemptFailed):
             self._failures.append(_line(body.error, body.message))
+            self._not_by_handler()
         elif isinstance(body, Proposed):
             self._propose(entry, body)
         elif isinstance(body, Recorded):
             self._recorded(entry, body, state)
         elif isinstance(body, EffectBegun | EffectDone | EffectFailed | EffectSkipped):
             self._effect(entry, body, state)
+        elif isinstance(body, Noted):
+            self._noted(entry, body)
         elif isinstance(body, ChildEnded):
             self._children[body.run] = body.status.value
         elif isinstance(body, Held):
@@ -236,7 +129,7 @@ class _Reader:
                 body.reason, body.event, status, body.attempt, tuple(self._failures), body.duration,
                 body.spend, changes, self._looks(body.looked),
                 self._alternatives(body.frm, body.to, body.event), self._performed(), self._ended_children(),
-                detail=body.detail or None,
+                detail=self._with_replies(body.detail) or None,
             )
         )  # fmt: skip
         self._leave()
@@ -264,7 +157,7 @@ class _Reader:
         self._looked += [look for look in _looks(body.looked) if look not in self._looked]
         for effect in body.effects:
             key = effect["key"]
-            known = self._effects.get(key, Performed(key, effect["tool"]))
+            known = self._effects.get(key, Performed(key, effect["tool"], proposed_by=body.by))
             self._effects[key] = replace(known, args=effect.get("args"))
         self._fallback(entry, body.detail, self._run.state)
 
@@ -273,8 +166,23 @@ class _Reader:
             return
         if body.key.startswith(AGENT):
             self._agent = body.value
+        elif further := further_key(body.key):
+            self._further[further[0]] = body.value
         elif body.key == FALLBACK:
-            self._fallback(entry, body.value, state)
+            acted = any(effect.proposed_by == "agent" for effect in self._effects.values())
+            # Kept in a visit in which the handler acts, or an agent has: this one only talked.
+            self._fallback(entry, {**body.value, **({} if acted else {"did_not_act": True})}, state)
+
+    def _noted(self, entry: Entry, body: Noted) -> None:
+        if body.topic == VERDICT:
+            note = body.body
+            verdict = "right" if note.get("right") else "wrong"
+            self._add(
+                Decision(
+                    entry.seq, entry.at, "verdict", str(note.get("state")), verdict, str(note.get("by")),
+                    note.get("why"), detail=note,
+                )
+            )  # fmt: skip
 
     def _effect(
         self, entry: Entry, body: EffectBegun | EffectDone | EffectFailed | EffectSkipped, state: str
@@ -294,7 +202,9 @@ class _Reader:
             now = replace(known, how=how, by=body.by, reason=why_not or None)
             if body.instead is not None:  # shown with the effect that a person has put in its place
                 self._effects.pop(body.key, None)
-                self._effects[body.instead] = Performed(body.instead, body.tool, by=body.by, asked=known.args)
+                self._effects[body.instead] = replace(
+                    known, key=body.instead, args=None, by=body.by, asked=known.args
+                )
                 return
         else:
             by = "person" if body.code == "told" else "engine"
@@ -323,6 +233,8 @@ class _Reader:
             return args
 
     def _held(self, entry: Entry, body: Held) -> None:
+        if body.name == DIVERGED:
+            self._not_by_handler()
         self._waits[body.name] = len(self.decisions)
         self._add(
             Decision(
@@ -366,9 +278,9 @@ class _Reader:
     def _fallback(self, entry: Entry, detail: Mapping[str, Any], state: str) -> None:
         """Add a decision for a fallback, when the agent's answer was not used."""
         fallback = fallback_of(detail)
-        if fallback is None or self._fell_back:
+        if fallback is None or self._fell_back is not None:
             return
-        self._fell_back = True
+        self._fell_back = len(self.decisions)
         error = fallback.get("agent_error") or fallback.get("error")
         reason = str(fallback.get("fallback_reason") or fallback.get("reason") or "fallback")
         if reason in UNASKED and isinstance(error, Mapping):
@@ -376,7 +288,7 @@ class _Reader:
         self._add(
             Decision(
                 entry.seq, entry.at, "fallback", state, "handler", "engine", reason,
-                failures=(_error_text(error),) if error else (),
+                failures=(error_text(error),) if error else (),
                 detail={**fallback, **self._agents_word(fallback)},
             )
         )  # fmt: skip
@@ -385,8 +297,25 @@ class _Reader:
         """The model that was asked, and its last reply: the calls, or the answer."""
         if not fallback.get("attempts") or not self._agent:
             return {}
-        words = {name: self._agent.get(name) for name in ("model_id", "calls", "output")}
-        return {"agent": {name: word for name, word in words.items() if word}}
+        return {"agent": last_word(self._agent)}
+
+    def _not_by_handler(self) -> None:
+        """The visit's fallback has led to a person or a failure, because the agent had already acted."""
+        if self._fell_back is not None and any(
+            effect.proposed_by == "agent" and effect.how not in ("denied", "skipped", "failed")
+            for effect in self._effects.values()
+        ):
+            self.decisions[self._fell_back] = replace(self.decisions[self._fell_back], to=None)
+
+    def _with_replies(self, detail: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A move's detail, with what the agents answered in further steps."""
+        if not self._further or "then" not in detail:
+            return detail
+        records = [
+            {**record, "agent": last_word(self._further[number])} if number in self._further else record
+            for number, record in enumerate(detail["then"], 1)
+        ]
+        return {**detail, "then": records}
 
     # -- parts ----------------------------------------------------------------------------------------------
 
@@ -399,7 +328,8 @@ class _Reader:
 
     def _leave(self) -> None:
         self._proposed, self._effects, self._failures, self._children = None, {}, [], {}
-        self._looked, self._agent, self._fell_back, self._waits = [], {}, False, {}
+        self._looked, self._agent, self._fell_back, self._waits = [], {}, None, {}
+        self._further = {}
 
     def _performed(self) -> tuple[Performed, ...]:
         return tuple(self._effects.values())
@@ -464,207 +394,3 @@ def _reason(proposal: Proposed) -> str | None:
 
 def _line(kind: str, message: str) -> str:
     return f"{kind}: {message}" if message and message != kind else kind
-
-
-# -- for people ---------------------------------------------------------------------------------------------
-
-
-def render(decisions: Iterable[Decision]) -> str:
-    """The decisions as text, one block each. An effect shown with its move has no block of its own."""
-    listed = list(decisions)
-    shown = {
-        (effect.key, effect.how)
-        for decision in listed
-        if decision.kind in ("move", "end")
-        for effect in decision.effects
-    }
-    blocks = [
-        "\n".join(_block(decision))
-        for decision in listed
-        if decision.kind != "effect" or (decision.effects[0].key, decision.effects[0].how) not in shown
-    ]
-    return "\n\n".join(blocks)
-
-
-UNASKED = ("no_executor", "no_intent", "operator")
-"""Reasons of a fallback for which no agent was asked."""
-MOST_CHILDREN = 10
-"""Most children listed for one decision; of more, only unsuccessful ones are listed, at most this many."""
-
-
-def _some(children: Sequence[str]) -> list[str]:
-    """The children to show: all of a few; of many, the unsuccessful ones and the total."""
-    if len(children) <= MOST_CHILDREN:
-        return list(children)
-    bad = [child for child in children if not child.endswith(": succeeded")]
-    shown = bad[:MOST_CHILDREN] or list(children[:3])
-    return [*shown, f"… {len(children):,} in all, {len(bad):,} of them did not succeed"]
-
-
-def _block(decision: Decision) -> list[str]:
-    lines = [f"{decision.seq}  {_headline(decision)}"]
-
-    def say(label: str, text: str) -> None:
-        lines.append(f"     {label:<13}{text}")
-
-    if decision.reason and decision.kind not in ("fallback", "hold"):
-        say("because", short(decision.reason, 200))
-    if decision.question:
-        say("asked", short(decision.question, 200))
-    if decision.kind == "hold" and (about := _about(decision)):
-        say("about", about)
-    if decision.kind not in ("fallback", "effect"):
-        say("decided by", _maker(decision))
-        for record in (decision.detail or {}).get("then", ()):
-            say("then", _further(record))
-    if decision.kind == "fallback":
-        for label, text in _replaced(decision.detail or {}):
-            say(label, text)
-    for failure in decision.failures:
-        heard = "no agent" if decision.reason in UNASKED else "agent error"
-        say("failed first" if decision.kind != "fallback" else heard, short(failure, 160))
-    for look in decision.looked:
-        say("looked at", f"{call_text(look.tool, look.args)} → {value(look.answer, 100)}")
-    for change in decision.changed:
-        if change.added:
-            say("added", f"{change.key} + {value(change.after, 100)}")
-        else:
-            was = f" (was {value(change.before, 40)})" if change.before is not None else ""
-            say("set", f"{change.key} = {value(change.after, 100)}{was}")
-    for effect in decision.effects:
-        say("effect", _effect_line(effect))
-    for child in _some(decision.children):
-        say("child", child)
-    if decision.kind == "hold" and not decision.answered:
-        if decision.alternatives:
-            choices = ", ".join(choice.to for choice in decision.alternatives)
-            lines.append(f"     open question, choices: {choices}")
-        return lines
-    for other in decision.alternatives:
-        say("instead of", _alternative_line(other, decision))
-    return lines
-
-
-def _further(record: Mapping[str, Any]) -> str:
-    """Who performed a further step of the visit."""
-    if record.get("fallback_used"):
-        by = f"the handler, not the agent: {str(record.get('fallback_reason')).replace('_', ' ')}"
-    elif record.get("mode_used") == "agent":
-        by = f"the agent ({record.get('autonomy_level')})"
-    else:
-        by = "the handler"
-    return f"{record.get('step')}, by {by}"
-
-
-def _about(decision: Decision) -> str:
-    """The effect that a hold is about, if it is about one."""
-    detail = decision.detail or {}
-    return call_text(str(detail["tool"]), detail.get("args"), 200) if "tool" in detail else ""
-
-
-def _replaced(detail: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The agent that was replaced, its last word, and where that differed or why it was rejected."""
-    agent = detail.get("agent") or {}
-    if agent:
-        level = detail.get("autonomy_level")
-        yield "agent", ", ".join(str(part) for part in (agent.get("model_id"), level) if part)
-    calls = calls_of(agent)
-    for tool, args in calls:
-        yield "it asked for", call_text(tool, args)
-    if agent.get("output") is not None and not calls:
-        yield "it answered", value(agent["output"], 160)
-    places = [str(at.get("pointer") or "the whole") for at in detail.get("validation_details") or ()]
-    if places:
-        more = detail.get("more_details", 0) + max(0, len(places) - 8)
-        yield "differed at", ", ".join(places[:8]) + (f" and {more} more" if more else "")
-    for reason in detail.get("verdict") or ():
-        yield "refused for", short(str(reason), 160)
-
-
-def _error_text(error: Any) -> str:
-    """An agent's error from a dispatch record."""
-    if isinstance(error, Mapping) and "type" in error:
-        return f"{error['type']}: {error['message']}" if error.get("message") else str(error["type"])
-    return error if isinstance(error, str) else value(error, 200)
-
-
-def _gate(decision: Decision) -> str:
-    """The check that an agent's answer had to pass, if known."""
-    checks = {
-        "compare": "the handler gave the same result", "validator": "passed by the step's validator",
-        "contract": "checked against its contract only", "none": "accepted as it was",
-    }  # fmt: skip
-    detail = decision.detail or {}
-    level, check = detail.get("autonomy_level"), detail.get("check")
-    if level and isinstance(lowered := detail.get("lowered"), Mapping):
-        level = f"{level}, lowered from {lowered.get('was')} for this visit"
-    return f"{level}: {checks[check]}" if decision.by == "agent" and level and check in checks else ""
-
-
-def _headline(decision: Decision) -> str:
-    if decision.kind == "hold":
-        if (decision.detail or {}).get("tool") and decision.reason == f"waits for {CONFIRM}":
-            return f"{decision.state}  waits for a person's word"
-        return f"{decision.state}  {decision.reason} '{decision.to}'"
-    if decision.kind == "fallback":
-        return f"{decision.state}  fell back to the handler: {str(decision.reason).replace('_', ' ')}"
-    if decision.kind == "effect":
-        return f"{decision.state}  effect {decision.to}"
-    if decision.kind in ("cancellation", "migration", "fork", "reopening"):
-        return f"{decision.state}  {decision.kind}" + (f" → {decision.to}" if decision.to else "")
-    text = f"{decision.state} → {decision.to}" if decision.to is not None else decision.state
-    if decision.event:
-        text += f" on {decision.event}"
-    return text + (f"  (run {decision.status})" if decision.status else "")
-
-
-def _maker(decision: Decision) -> str:
-    if decision.kind == "hold":
-        if not decision.answered:
-            return "nobody yet"
-        answer = f": {answer_text(decision.answer)}" if decision.answer is not None else ""
-        return f"{decision.by}{answer}, after {span(decision.duration)}"
-    gate = _gate(decision)
-    parts = [f"{decision.by} ({gate})" if gate else decision.by]
-    if decision.attempts > 1:
-        parts.append(count(decision.attempts, "attempt"))
-    if decision.kind in ("move", "end"):
-        parts.append(span(decision.duration))
-    parts.append(cost(decision.spend))
-    return ", ".join(part for part in parts if part)
-
-
-def _effect_line(effect: Performed) -> str:
-    text = f"{call_text(effect.tool, effect.args)} {_fate(effect)}"
-    if effect.receipt is not None:
-        text += f"{':' if effect.how == 'told' else ' →'} {value(effect.receipt, 80)}"
-    if effect.asked is not None:
-        text += f"; edited by {_person(effect.by)}, from {value(effect.asked, 80)}"
-    failures = effect.failures[:-1] if effect.how == "failed" else effect.failures
-    if failures:
-        text += f"; {count(len(failures), 'failure')} first: {short(failures[-1], 80)}"
-    return text
-
-
-def _fate(effect: Performed) -> str:
-    """What became of an effect: `performed`, `denied by Ann: not today`, `failed: busy`."""
-    if effect.how == "told":
-        return "confirmed by a person"
-    reason = effect.failures[-1] if effect.how == "failed" and effect.failures else effect.reason
-    by = f" by {_person(effect.by)}" if effect.how in ("denied", "skipped") and effect.by != "engine" else ""
-    return effect.how + by + (f": {short(reason, 100)}" if reason else "")
-
-
-def _person(by: str | None) -> str:
-    return "a person" if by in (None, "person") else str(by)
-
-
-def _alternative_line(other: Alternative, decision: Decision) -> str:
-    text = other.to
-    if other.event:
-        text += f" on {other.event}"
-    if other.when:
-        text += f" when {short(other.when, 80)}"
-        if other.held is not None:
-            text += " (held too)" if other.held else " (did not hold)"
-    return text

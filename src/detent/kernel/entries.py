@@ -18,6 +18,8 @@ Plain = dict[str, Any]
 NOTHING_SAID: Mapping[str, Any] = MappingProxyType({})
 CONFIRM = "confirm"
 """Why a run waits for a person's word on an effect, and the beginning of such a hold's name."""
+AT_END = "(end)"
+"""Name of the step in the proposal of what a flow has performed before a run ends."""
 DENIED, EDITED = "denied", "edited"
 """Beginning of why an effect was skipped: a person said no, or put another in its place."""
 

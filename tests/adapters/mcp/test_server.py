@@ -174,7 +174,7 @@ class TestInARun:
 
         ended, _ = await run(flow_of(pages(effects=["add"]), work))
         assert ended.data["code"] == "mcp_arguments"
-        assert "/title: must be string" in ended.data["said"]
+        assert "/title: must be a string" in ended.data["said"]
         assert not book.lines
 
     async def test_many_runs_share_one_session(self, child):
@@ -279,7 +279,7 @@ class TestOpening:
         assert search is server.tools[0]
         assert len(search.description) == 500
         assert search.description.startswith("Find pages.")
-        assert search.misfits({"words": "a", "most": "b"}) == ["/most: must be integer"]
+        assert search.misfits({"words": "a", "most": "b"}) == ["/most: must be an integer"]
 
     async def test_a_tool_the_server_does_not_have_is_refused_with_the_nearest_names(self, child, book):
         server = child(queries=["serch", "who"], effects=["ad"])

@@ -23,6 +23,7 @@ from detent.flows.workflow.spec import (
     SUCCEEDED,
     CheckpointStep,
 )
+from detent.insight.agent_text import performer_words
 from detent.insight.formatting import short
 from detent.kernel.entries import Ended, Entry, Moved, Noted, Recorded, Started
 from detent.kernel.run import Run
@@ -155,6 +156,8 @@ class StepCompleted(Event):
     skipped: bool = False
     duration_ms: float = 0.0
     error: str | None = None
+    performed_by: str = ""
+    """The agent, or why the handler took its place; empty where no agent was to perform the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,17 +340,17 @@ class EventObserver:
                 if isinstance(step, CheckpointStep) and result.status == "ok":
                     saved = result.output["checkpoint_id"]
                     self._emit(CheckpointSaved, run, entry, result.path, checkpoint_id=saved)
-                self._done(run, entry, result)
+                self._done(run, entry, result, body.spend.tokens)
         if body.to in (SUCCEEDED, FAILED, CANCELLED):
             self._ended(run, entry, flow, body.to, body.reason)
         elif body.to != ROLLING_BACK:
             self._begun(run, entry, flow, body.to)
 
-    def _done(self, run: Run, entry: Entry, result: StepResult) -> None:
+    def _done(self, run: Run, entry: Entry, result: StepResult, tokens: int) -> None:
         self._emit(
             StepCompleted, run, entry, result.path, step_name=result.name, step_type=result.step_type,
             success=result.success, skipped=result.status == "skipped", duration_ms=result.duration_ms,
-            error=result.error,
+            error=result.error, performed_by=performer_words(result.dispatch, tokens),
         )  # fmt: skip
 
     def _ended(self, run: Run, entry: Entry, flow: Flow, end: str, reason: str | None) -> None:

@@ -82,6 +82,8 @@ class WorkflowLines:
         elif event.success:
             saved = self._saved.pop(event.step_path, None)
             note = f"saved as '{clean(saved)}'" if saved is not None else span(event.duration_ms / 1000)
+            if event.performed_by:
+                note += f" · {clean(event.performed_by)}"
             self._line(path, paint("✓", "green"), name, note)
         elif event.error == HALTED.reason:
             if shown:

@@ -257,7 +257,7 @@ CASES = [
     Case("parse_yaml", values(text="a: yes\nb: 0o17\n"), same(value={"a": "yes", "b": 15})),
     Case("dump_yaml", values(value={"a": "0o17"}), same(text="a: '0o17'\n")),
     Case("check_schema", values(value={"a": "x"}, schema={"properties": {"a": {"type": "integer"}}}),
-         same(valid=False, problems=["/a: must be integer"])),
+         same(valid=False, problems=["/a: must be an integer"])),
     Case("http_get", fetched, same(status=200, json={"n": 1}, text='{"n": 1}'), varies=("headers",)),
     Case("http_download", downloaded, holds("in/data.csv", "id,name\n1,ann\n2,bob\n", bytes=20),
          ("files.write",)),

@@ -23,7 +23,7 @@ from detent.engine.leases import LeaseLost, Leases
 from detent.engine.observers import Observers
 from detent.engine.offloaded import Beside
 from detent.engine.performer import HandlerPerformer, Performer
-from detent.engine.ports import Blob, Cancellation, Clock, Lease, NewRun, Resource, Store, Tape
+from detent.engine.ports import Blob, Cancellation, Clock, Lease, MarkChange, NewRun, Resource, Store, Tape
 from detent.engine.stops import AT_ONCE, Stop
 from detent.engine.timers import Timers
 from detent.engine.user_errors import failure, message_of
@@ -484,12 +484,14 @@ class ActiveRuns:
         blobs: tuple[Blob, ...] = (),
         at: Any = None,
         beside: Beside | None = None,
+        mark: MarkChange | None = None,
     ) -> Driver:
         """Create a run in the store.
 
         Raises:
             ConfigurationError: the flow, its configuration or the run's data is invalid.
             RunExists: the id is taken.
+            MarkMoved: the mark to be set with the run has another version; there is no such run.
         """
         if beside is not None and beside.blobs:
             if flow.beside is None:
@@ -524,7 +526,7 @@ class ActiveRuns:
                 NewRun(
                     run_id, flow.name, machine.name, started.parent, (entry,), row_of(run), tuple(run.tags),
                     self.leases.me.id if drive else None, flow.definition, blobs=blobs,
-                    alone=not self._drivers,
+                    alone=not self._drivers, mark=mark,
                 )
             )  # fmt: skip
         finally:

@@ -13,7 +13,7 @@ from typing import Any
 from detent.engine import cancellation, children, commands, waking, worker
 from detent.engine.active_runs import ActiveRuns
 from detent.engine.clock import SystemClock
-from detent.engine.exclusive import check, take
+from detent.engine.exclusive import key_change
 from detent.engine.flow import Flow
 from detent.engine.fork import Changes, fork_family, fork_run
 from detent.engine.interruption import go_on, interrupt
@@ -24,10 +24,10 @@ from detent.engine.ports import USUAL_LEASE, Cancellation, Clock, Store, Tape
 from detent.engine.stops import AT_ONCE, stop_of
 from detent.kernel import checks
 from detent.kernel.budget import Budget
-from detent.kernel.entries import Ended, Entry
+from detent.kernel.entries import Entry
 from detent.kernel.errors import (
     ConfigurationError,
-    KeyTaken,
+    MarkMoved,
     RunBusy,
     RunStateError,
 )
@@ -158,20 +158,17 @@ class Engine:
         if "." in run_id:
             config = {**config, ROOT: run_id}
         if exclusive is not None:
-            await take(self.store, exclusive, run_id)
             config = {**config, KEY: exclusive}
-        driver = await self.active.create(
-            self.flow(flow), data, run_id, None, tags, budget, config, drive or exclusive is not None,
-            tuple(blob_of(body) for body in beside), at,
-        )  # fmt: skip
-        if exclusive is not None:
+        blobs = tuple(blob_of(body) for body in beside)
+        while True:
+            mark = None if exclusive is None else await key_change(self.store, exclusive, run_id)
             try:
-                await check(self.store, exclusive, run_id)
-            except KeyTaken as error:
-                await driver.commit(Ended(Status.CANCELLED, f"run {error.run_id} was first"))
-                raise
-            if not drive:
-                await self.active.let_go(driver)
+                driver = await self.active.create(
+                    self.flow(flow), data, run_id, None, tags, budget, config, drive, blobs, at, mark=mark
+                )
+                break
+            except MarkMoved:
+                continue  # another run has taken the key, and may have ended already
         if drive:
             self.active.launch(driver)
         return driver.run.id

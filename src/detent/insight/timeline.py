@@ -11,6 +11,7 @@ from detent.insight.formatting import columns, cost, count, short, span, value
 from detent.insight.visits import AGENT, FALLBACK
 from detent.insight.why import fallback_of
 from detent.kernel.entries import (
+    AT_END_FAILED,
     AttemptFailed,
     Body,
     CalledOff,
@@ -331,6 +332,8 @@ def _claimed(body: Claimed, entry: Entry) -> Told:
 
 
 def _noted(body: Noted, entry: Entry) -> Told:
+    if body.topic == AT_END_FAILED:
+        return "engine", f"nothing was performed at its end: {short(str(body.body['error']), 200)}", None
     body_text = f": {value(body.body, 120)}" if body.body else ""
     return "step", f"note {body.topic}{body_text}" + _extra(cost(body.spend)), None
 

@@ -175,6 +175,30 @@ class TestStopping:
         with pytest.raises(ConfigurationError, match="not after 0"):
             await engine.finish(run_id, stop_after=0)
 
+    @pytest.mark.parametrize("order", [(1, 2, None), (2, None, 1), (None, 1, 2)], ids=str)
+    async def test_each_who_waits_gets_the_run_where_they_asked(self, bench, order):
+        """A stop of one does not put the run down for those who wait for more."""
+        engine = await bench.engine(counting())
+        run_id = await engine.start("flow", drive=False)
+        waiting = [engine.finish(run_id, stop_after=moves) for moves in order]
+        runs = dict(zip(order, await asyncio.gather(*waiting), strict=True))
+        assert [(runs[moves].steps, runs[moves].status) for moves in (1, 2)] == [
+            (1, Status.RUNNING),
+            (2, Status.RUNNING),
+        ]
+        assert (runs[None].status, runs[None].steps) == (Status.SUCCEEDED, 10)
+        assert not engine.active.stops
+
+    async def test_a_stop_that_is_met_holds_where_nobody_waits_for_more(self, bench):
+        """Also of two who asked for the same; a serving engine does not take the run up."""
+        engine = await bench.engine(counting())
+        run_id = await engine.start("flow", drive=False)
+        both = [engine.finish(run_id, stop_at="two"), engine.finish(run_id, stop_at="two")]
+        assert [run.state for run in await asyncio.gather(*both)] == ["two", "two"]
+        assert await engine.resume_all() == []
+        assert (await engine.get(run_id)).steps == 1
+        assert (await engine.finish(run_id)).status is Status.SUCCEEDED
+
 
 class Watcher:
     """Sees progress and streamed text."""

@@ -9,6 +9,7 @@ import pytest
 
 from detent.adapters.models.scripted import ScriptedStepExecutor
 from detent.dispatch.agent_side import AgentSide
+from detent.dispatch.agreement import agreement
 from detent.dispatch.autonomy import FallbackReason
 from detent.dispatch.executor import Availability
 from detent.engine.step import Step
@@ -363,14 +364,17 @@ class TestFallback:
     @pytest.mark.parametrize("answer", ["code", "fail"])
     async def test_after_an_effect_that_code_would_not_make_a_person_decides(self, bench, level, answer):
         world = World()
-        executor = scripted(calls(("run", {"command": "rm"})), {"error": "permanent"})
+        executor = scripted(calls(("run", {"command": "rm"})), {"error": "permanent"}, model_id="sloppy")
         flow = running(world, side=AgentSide(rounds=5))
         engine = await bench.engine(flow, dispatch=settings(executor, agent(level)))
         run = await engine.run("flow")
         assert (run.status, world.ran) == (Status.WAITING, ["rm"])
+        assert run.holds["diverged"].question.endswith(" Accept it, go on by code from here or fail?")
         assert run.holds["diverged"].about["done"] == [{"tool": "run", "args": {"command": "rm", "cwd": "."}}]
         await engine.release(run.id, answer, hold=run.token("diverged"))
         run = await engine.finish(run.id)
+        (figures,) = agreement([(run.id, await journal(engine, run.id))])
+        assert (figures.series.model_id, figures.hard) == ("sloppy", 1)
         if answer == "code":
             assert (run.status, world.ran) == (Status.SUCCEEDED, ["rm", "make test"])
             assert run.data["stdout"] == "make test in ."

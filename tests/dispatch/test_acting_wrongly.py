@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
+from typing import Annotated, Any
 
 import pytest
 
@@ -13,8 +15,8 @@ from detent.engine.step import Step
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.entries import Noted
 from detent.kernel.status import Status
-from tests.dispatch.samples import INTENT, agent, result_of, scripted, settings, single
-from tests.dispatch.test_acting import World, calls, running
+from tests.dispatch.samples import INTENT, LEVELS, agent, result_of, scripted, settings, single
+from tests.dispatch.test_acting import Ran, World, calls, running
 from tests.engine.conftest import journal
 
 ANY = {"type": "object"}
@@ -189,3 +191,131 @@ async def test_what_may_vary_in_an_output_may_not_in_an_effect(bench, style):
     engine = await bench.engine(flow, dispatch=settings(executor, agent()))
     done = await engine.run("flow")
     assert (done.status, paid) == (Status.SUCCEEDED, [100.0])
+
+
+class TestAfterAFailedEffect:
+    """What stands behind a failed effect in the same reply is left out, whatever stands between them."""
+
+    @pytest.mark.parametrize("between", [("read", {}), ("deploy", {})])
+    @pytest.mark.parametrize("level", LEVELS)
+    async def test_nothing_behind_it_is_performed(self, bench, level, between):
+        async def work(ctx):
+            if ctx.failure:
+                return {"exit_code": 1, "stdout": "not published"}
+            ctx.propose("run", command="bad")
+            ctx.propose("write", text="PUBLISHED")
+            return {"exit_code": 0, "stdout": "published"}
+
+        world = World(fails=("bad",))
+        reply = calls(("run", {"command": "bad"}), between, ("write", {"text": "PUBLISHED"}))
+        executor = scripted(reply, {"error": "permanent"})
+        flow = running(world, work, side=AgentSide())
+        engine = await bench.engine(flow, dispatch=settings(executor, agent(level)))
+        run = await engine.run("flow")
+        assert (world.ran, run.status) == ([], Status.SUCCEEDED)
+        assert run.data == {"exit_code": 1, "stdout": "not published"}
+
+
+class TestConfirmedByTheHandler:
+    @pytest.mark.parametrize("repeats", [2, 3])
+    async def test_the_second_of_two_equal_effects_is_asked_about_where_the_handler_asks(
+        self, bench, repeats
+    ):
+        async def work(ctx):
+            await ctx.perform("run", command="push")
+            done = await ctx.perform("run", command="push", confirm="Push again?")
+            return {"exit_code": done["exit_code"], "stdout": done["stdout"]}
+
+        world = World()
+        push = ("run", {"command": "push"})
+        executor = scripted(*[calls(push)] * repeats)
+        flow = running(world, work, side=AgentSide(rounds=repeats))
+        engine = await bench.engine(flow, dispatch=settings(executor, agent("collaborator")))
+        run = await engine.run("flow")
+        assert (run.status, world.ran) == (Status.WAITING, ["push"])
+        (hold,) = run.holds.values()
+        assert hold.question == "Push again?"
+
+    async def test_an_effect_that_counts_as_the_handlers_is_asked_about_too(self, bench):
+        """The rules ignore an argument, and the agent gives another one."""
+
+        async def work(ctx):
+            done = await ctx.perform("run", command="push", cwd="a", confirm="Push?")
+            return {"exit_code": done["exit_code"], "stdout": done["stdout"]}
+
+        world = World()
+        executor = scripted(calls(("run", {"command": "push", "cwd": "b"})))
+        rules = CompareRules(ignore=("/effects/0/args/cwd", "/stdout"))
+        flow = running(world, work, compare=rules)
+        engine = await bench.engine(flow, dispatch=settings(executor, agent("collaborator")))
+        run = await engine.run("flow")
+        assert (run.status, world.ran) == (Status.WAITING, [])
+
+    @pytest.mark.parametrize("level", LEVELS)
+    async def test_what_a_person_has_denied_is_not_asked_again(self, bench, level):
+        """The agent asks for it again and again; nobody is asked twice, and nothing is done."""
+
+        async def work(ctx):
+            with contextlib.suppress(ToolError):
+                await ctx.perform("run", command="push")
+            await ctx.perform("write", text="a note")
+            return {"exit_code": -1, "stdout": "left"}
+
+        world = World()
+        tools = [replace(tool, confirm="Push?") if tool.name == "run" else tool for tool in world.tools()]
+        push = {**calls(("run", {"command": "push"})), "repeat": True}
+        step = replace(running(world, work).steps["work"], agent=AgentSide(rounds=4))
+        engine = await bench.engine(
+            single(step, tools=tools), dispatch=settings(scripted(push), agent(level))
+        )
+        run = await engine.run("flow")
+        await engine.release(run.id, "no", hold=run.token())
+        run = await engine.finish(run.id)
+        assert run.status is Status.SUCCEEDED
+        assert (world.ran, run.data) == (["write a note"], {"exit_code": -1, "stdout": "left"})
+
+
+class TestClaims:
+    @pytest.mark.parametrize("level", ["consultant", "approver"])
+    @pytest.mark.parametrize("returns", [Ran, Ran | None, Annotated[Ran, "what came of it"]])
+    async def test_an_argument_of_one_effect_does_not_stand_for_the_receipt_of_another(
+        self, bench, level, returns
+    ):
+        ran: list[str] = []
+
+        def run(command: str) -> Any:
+            ran.append(command)
+            return {"exit_code": 3, "stdout": "3 failed"}
+
+        run.__annotations__["return"] = returns
+
+        def report(exit_code: int, stdout: str) -> dict[str, bool]:
+            return {"reported": True}
+
+        async def work(ctx):
+            done = await ctx.perform("run", command="make test")
+            await ctx.perform("report", exit_code=done["exit_code"], stdout=done["stdout"])
+            return {"exit_code": done["exit_code"], "stdout": done["stdout"]}
+
+        step = Step("work", work, INTENT, effects=("run", "report"), output_schema=Ran, inputs=())
+        claims = calls(("report", {"exit_code": 0, "stdout": "12 passed"}))
+        executor = scripted(claims, {"output": {"exit_code": 0, "stdout": "12 passed"}, "repeat": True})
+        flow = single(step, tools=[Tool("run", run), Tool("report", report)])
+        engine = await bench.engine(flow, dispatch=settings(executor, agent(level)))
+        run_ = await engine.run("flow")
+        assert run_.data.get("exit_code") != 0
+
+
+@pytest.mark.parametrize("right", [True, False])
+async def test_what_the_handler_notes_and_tags_is_kept_when_an_equal_answer_is_used(bench, right):
+    async def work(ctx):
+        await ctx.note("seen", by="code")
+        await ctx.tag("vip")
+        return {"exit_code": 0, "stdout": "fine"}
+
+    step = Step("work", work, INTENT, output_schema=Ran, inputs=(), effects=())
+    executor = scripted({"output": {"exit_code": 0, "stdout": "fine" if right else "bad"}})
+    engine = await bench.engine(single(step), dispatch=settings(executor, agent("collaborator")))
+    run = await engine.run("flow")
+    notes = [entry.body for entry in await journal(engine, run.id) if isinstance(entry.body, Noted)]
+    assert (list(run.tags), [note.topic for note in notes]) == (["vip"], ["seen"])

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypedDict
 
 import pytest
 
 from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.agreement import agreement
 from detent.engine.step import Step
-from detent.engine.tools import ToolError
+from detent.engine.tools import Tool, ToolError
 from detent.kernel.errors import ConfigurationError, HoldNotOpen
 from detent.kernel.status import Status
-from tests.dispatch.samples import INTENT, agent, scripted, settings, single
+from tests.dispatch.samples import INTENT, agent, result_of, scripted, settings, single
 from tests.dispatch.test_acting import Ran, World, calls, running
 from tests.engine.conftest import journal
 
@@ -26,6 +27,12 @@ def confirmed(world: World, **options):
 
 
 TEST = ("run", {"command": "make test"})
+
+
+class Booked(TypedDict):
+    """What booking a room gives back."""
+
+    number: str
 
 
 async def answered(engine, run, answer):
@@ -276,4 +283,58 @@ class TestAPersonsNo:
         assert world.ran == []
         assert run.status is (Status.SUCCEEDED if caught else Status.FAILED)
         figures = agreement([(run.id, await journal(engine, run.id))])
-        assert [each.hard for each in figures] == ([0] if caught else [])
+        assert [(each.n, each.hard) for each in figures] == ([(0, 0)] if caught else [])
+        if caught:
+            assert (await result_of(engine, run.id)).mode_used.value == "agent"
+
+    @pytest.mark.parametrize("level", ["consultant", "approver"])
+    async def test_a_trusted_agent_may_end_the_step_and_claim_nothing(self, bench, level):
+        """It says honestly that nothing was done; then it claims a number that nobody gave."""
+        for number, by in (("", "agent"), ("B-77", "handler")):
+            booked: list[str] = []
+
+            def book(room: str) -> Booked:
+                booked.append(room)  # noqa: B023
+                return {"number": f"B-{room}"}
+
+            async def work(ctx):
+                try:
+                    return await ctx.perform("book", room="7")
+                except ToolError:
+                    return {"number": "", "by": "code"}
+
+            step = Step("work", work, INTENT, effects=("book",), output_schema=Booked, inputs=())
+            claim = {"output": {"number": number}, "repeat": True}
+            executor = scripted(calls(("book", {"room": "7"})), claim)
+            flow = single(step, tools=[Tool("book", book, confirm="Book it?")])
+            engine = await bench.engine(flow, dispatch=settings(executor, agent(level)))
+            run = await answered(engine, await engine.run("flow"), "no")
+            assert (run.status, booked, run.data["number"]) == (Status.SUCCEEDED, [], "")
+            assert (await result_of(engine, run.id)).mode_used.value == (
+                "agent" if by == "agent" else "deterministic"
+            )
+
+    @pytest.mark.parametrize("answer", ["yes", "no"])
+    async def test_a_no_holds_and_a_yes_is_asked_for_again_when_the_preview_has_changed(self, bench, answer):
+        shown = iter(range(100))
+        ran: list[str] = []
+
+        async def work(ctx):
+            try:
+                return await ctx.perform("run", confirm="Really?", command="make")
+            except ToolError:
+                return {"refused": True}
+
+        def run_it(command: str) -> dict[str, str]:
+            ran.append(command)
+            return {"ran": command}
+
+        tool = Tool("run", run_it, preview=lambda command: f"version {next(shown)}")
+        engine = await bench.engine(single(Step("work", work), tools=[tool]))
+        run = await answered(engine, await engine.run("flow"), answer)
+        if answer == "no":
+            assert (run.status, run.data, ran) == (Status.SUCCEEDED, {"refused": True}, [])
+        else:
+            (hold,) = run.holds.values()
+            assert "has changed since the answer" in hold.question
+            assert ran == []

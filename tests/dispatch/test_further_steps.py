@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, TypedDict
 
 import pytest
@@ -14,7 +15,7 @@ from detent.dispatch.agreement import agreement
 from detent.dispatch.config import StepConfig
 from detent.dispatch.executor import Availability, ExecutorResult
 from detent.engine.engine import Engine
-from detent.engine.outcome import Outcome
+from detent.engine.outcome import Hold, Outcome
 from detent.engine.step import Step
 from detent.engine.tools import NOT_DONE, EffectCall, Tool
 from detent.insight.why import render, why
@@ -173,6 +174,48 @@ async def test_both_may_be_agents(bench, level):
             assert record["mode_used"] == "agent", record
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("declared", [None, ("tidy",)])
+async def test_an_agent_cannot_act_there_whatever_it_is_offered(bench, level, declared):
+    """In its own state the planner may tidy up; as a further step it may not, and code plans instead."""
+    asked: list[str] = []
+    flow = planning(asked)
+    planner = replace(
+        flow.steps["first"], effects=None if declared is None else (), agent=AgentSide(effects=declared)
+    )
+    flow = flow_of(
+        {"draft": ["review"], "review": ["draft", "first", "done"], "first": ["draft"]},
+        {"draft": flow.steps["draft"], "review": flow.steps["review"], "first": planner},
+        tools=list(flow.tools),
+    )
+    tidy = {"output": {"calls": [{"tool": "tidy", "args": {"room": "attic"}}]}, "repeat": True}
+    dispatch = settings(scripted(tidy, step="plan"), steps={"plan": agent(level)})
+    engine = await bench.engine(flow, dispatch=dispatch)
+    run = await engine.run("flow", {**LEFT, "task": "begin"})
+    assert (run.status, run.data) == (Status.SUCCEEDED, {"left": ["c"], "task": "do c"})
+    assert tidied_up(asked) == 0
+
+
+async def test_a_further_step_may_ask_a_person(bench):
+    """The visit begins again with the answer."""
+
+    async def judge(ctx):
+        return Outcome("done", set={"judged": True}, then="plan")
+
+    async def plan(ctx):
+        if not ctx.answered("ok"):
+            return Hold("ok", question="Is that the plan?")
+        return {"task": ctx.answer("ok")}
+
+    moves = {"work": ["done", "other"], "other": ["done"]}
+    engine = await bench.engine(flow_of(moves, {"work": judge, "other": Step("plan", plan)}))
+    run = await engine.run("flow")
+    assert (run.status, run.data) == (Status.WAITING, {})
+    await engine.release(run.id, "rest", hold=run.token())
+    run = await engine.finish(run.id)
+    assert (run.status, run.data) == (Status.SUCCEEDED, {"judged": True, "task": "rest"})
+
+
 class TestRefused:
     @pytest.mark.parametrize(
         ("then", "why"),
@@ -280,3 +323,19 @@ async def test_a_shadow_beside_a_further_step_sees_what_it_saw(bench, right):
     run = await engine.run("flow", dict(LEFT))
     notes = [entry.body for entry in await journal(engine, run.id) if isinstance(entry.body, Noted)]
     assert [note.body["outcome"] for note in notes] == ["agreed" if right else "differed"] * 3
+
+
+async def test_a_later_verdict_on_a_further_step_is_evidence_about_its_agent(bench):
+    """The latest plan was made in the visit of `review`, whose own verdict is another matter."""
+    executor = scripted(*({"output": {"task": f"do {item}"}} for item in "abc"), step="plan")
+    dispatch = settings(executor, steps={"plan": agent("consultant")})
+    engine = await bench.engine(planning([]), dispatch=dispatch)
+    run = await engine.run("flow", dict(LEFT))
+    await engine.verdict(run.id, "plan", False, why="nobody could follow it")
+    await engine.verdict(run.id, "review", True)
+    (figures,) = agreement([(run.id, await journal(engine, run.id))])
+    assert (figures.step, figures.n, figures.differed) == ("flow/plan", 1, 1)
+    notes = [entry.body.body for entry in await journal(engine, run.id) if isinstance(entry.body, Noted)]
+    assert [(note["state"], note["performed_by"], "again" in note) for note in notes] == [
+        ("plan", "agent", False), ("review", "handler", False),
+    ]  # fmt: skip

@@ -79,9 +79,10 @@ class AfterEffects:
         answer, known = ctx.answer(DIVERGED), self._known(acts)
         if answer is None and not self._can_undo():
             choices = {ACCEPT: known is not None, BY_CODE: comparable, FAIL: True}
-            question = f"{text} Accept it, go on by code from here, or fail?"
+            offered = [choice for choice, open_ in choices.items() if open_]
+            question = f"{text} {_asked(offered)}"
             hold = Hold(
-                DIVERGED, "attention", question, [choice for choice, open_ in choices.items() if open_],
+                DIVERGED, "attention", question, offered,
                 about={"done": [self._told(act) for act in acts]},
             )  # fmt: skip
             return Side(Outcome(hold=hold), None, None, ())
@@ -113,3 +114,10 @@ class AfterEffects:
             return plan.dialect.read(plan, None, (), self.inputs, acts)
         except OutputSchemaValidationError:
             return None
+
+
+def _asked(choices: Sequence[str]) -> str:
+    words = {ACCEPT: "accept it", BY_CODE: "go on by code from here", FAIL: "fail"}
+    *first, last = [words[choice] for choice in choices]
+    question = f"{', '.join(first)} or {last}?" if first else f"{last}?"
+    return question[0].upper() + question[1:]

@@ -51,6 +51,8 @@ MOST_AT_ONCE = 8
 """Queries of one reply that are made side by side."""
 
 NOTED = {"status": "noted", "note": "It is carried out once your answer is accepted."}
+NOT_HERE = "nothing can be done in this step; give your answer"
+LEFT_OUT = {"status": "skipped", "note": "left out, because an effect before it failed"}
 ALREADY = "You have asked this already and have the result. Use it, ask something else, or give your answer."
 
 
@@ -105,7 +107,7 @@ class Judges:
     """No code of the project runs for a judgement, so that a reply may be committed after it."""
     ready: Callable[[], bool] = lambda: False
     """Whether the end of the visit can be judged without running code of the project."""
-    question: Callable[[Effect], str | None] = lambda effect: None
+    question: Callable[[str, Effect], str | None] = lambda key, effect: None
     """What the handler would have a person asked before an effect."""
 
 
@@ -153,6 +155,11 @@ class AgentVisit:
         self._hopeless = False
         """Asking again would not help."""
         self.replies.acted = self._alone
+
+    @property
+    def denied(self) -> bool:
+        """A person has decided that an effect it asked for is not done."""
+        return any(_is_no(act) for act in self.acts)
 
     async def ask(self) -> Asked:
         """Ask until the agent has answered within the contract, or no further attempt is allowed."""
@@ -253,9 +260,10 @@ class AgentVisit:
 
     def _abstained(self, answer: Any) -> Any:
         """The answer of an agent that has done nothing of a step with effects, if it may."""
-        acting = self.rounds > 0 and bool(self.plan.contract.effects)
+        acting = self.rounds > 0 and bool(self.plan.contract.effects) and not self.ctx.scope
         failed = isinstance(answer, Mapping) and answer.get("success") is False
-        if any(act.happened for act in self.acts) or failed or not acting or not self.judges.quick:
+        tried = any("code" not in act.settled for act in self.acts)  # or a person has decided against it
+        if tried or failed or not acting or not self.judges.quick:
             return answer
         may = agent_side(self.plan.step).may_abstain
         known = None
@@ -277,24 +285,24 @@ class AgentVisit:
         Raises:
             OutputSchemaValidationError: the output holds it.
         """
-        acted = any(act.happened for act in self.acts)
-        if not acted or not self.judges.quick or not isinstance(claimed, Mapping):
+        if not self.acts or not self.judges.quick or not isinstance(claimed, Mapping):
             return
         contract = self.plan.contract
-        founded = known_fields(self.plan.step, contract.output, self.acts)
-        problems = [
-            f"/{field}: only '{tool.name}' can tell, and it was not performed"
-            for tool in contract.effects.values()
-            if not self._settled(tool.name)
-            for field in sorted(tool.receipt_fields)
-            if field in claimed and field not in founded
-        ]
+        founded = known_fields(self.plan.step, contract.output, self.acts, arguments=False)
+        problems: list[str] = []
+        for tool in contract.effects.values():
+            acts = [act for act in self.acts if (act.asked or act.effect).tool == tool.name]
+            if any(act.happened for act in acts):
+                continue
+            denied = any("code" not in act.settled for act in acts)
+            problems += [
+                f"/{field}: only '{tool.name}' can tell, and it was not performed"
+                + ("; leave it empty" if denied else "")
+                for field in sorted(tool.receipt_fields)
+                if field in claimed and field not in founded and not (denied and not claimed[field])
+            ]
         if problems:
             raise contract.broken(problems)
-
-    def _settled(self, tool: str) -> bool:
-        """Whether an effect was performed, or a person has decided about it."""
-        return any((act.asked or act.effect).tool == tool and "code" not in act.settled for act in self.acts)
 
     async def _proposal(self, answer: Any) -> Proposal:
         plan = self.plan
@@ -333,7 +341,9 @@ class AgentVisit:
         groups = [(kind, list(group)) for kind, group in groupby(calls, key=lambda call: call.kind)]
         performed = len(self.acts)
         for number, (kind, group) in enumerate(groups):
-            if kind == "query":
+            if any("code" in act.settled for act in self.acts[performed:]):
+                texts = [result_text(LEFT_OUT) for _ in group]
+            elif kind == "query":
                 await self.driver.log.flush()
                 texts = await self._queries(group)
             elif kind == "refused":
@@ -386,6 +396,8 @@ class AgentVisit:
             if refusal is None and number >= MOST_CALLS:
                 refusal = Refusal("too_many_calls", (f"at most {MOST_CALLS} calls in one reply",))
             kind = self.tools.kind(call.name) if refusal is None else "refused"
+            if kind == "effect" and self.ctx.scope:
+                refusal, kind = Refusal("not_allowed", (NOT_HERE,)), "refused"
             if kind == "effect" and self.rounds and self._acted_out():
                 why = "nothing more can be done in this step; give your answer"
                 refusal, kind = Refusal("too_many_rounds", (why,)), "refused"
@@ -393,9 +405,17 @@ class AgentVisit:
             if kind == "effect":
                 make = self.tools.effect if self.rounds else Effect
                 effect = make(call.name, call.arguments)
+                if self._is_denied(effect):
+                    effect, kind = None, "refused"
+                    refusal = Refusal(DENIED, ("a person has said no to this; do not ask for it again",))
             arguments = call.arguments if isinstance(call.arguments, Mapping) else {}
             calls.append(Call(call._replace(arguments=arguments), kind, effect, refusal))
         return calls
+
+    def _is_denied(self, effect: Effect) -> bool:
+        """Whether a person has decided in this visit that this very effect is not done."""
+        name = self.plan.step.name
+        return any(_is_no(act) and act.effect.identity(name) == effect.identity(name) for act in self.acts)
 
     def _refused(self, call: Call) -> str:
         assert call.refusal is not None
@@ -459,10 +479,10 @@ class AgentVisit:
                 texts.append(result_text(self._shown(self._come_to(key, effect))))
         return texts
 
-    def _question(self, effect: Effect) -> str | None:
+    def _question(self, key: str, effect: Effect) -> str | None:
         own, tool = agent_side(self.plan.step).confirm, self.ctx.tools[effect.tool]
         question = None if own is None else own(effect)
-        question = self.judges.question(effect) if question is None else question
+        question = self.judges.question(key, effect) if question is None else question
         return tool.question(effect.args) if question is None else question
 
     def _come_to(self, key: str, effect: Effect) -> Act:
@@ -511,6 +531,8 @@ class AgentVisit:
     async def _act_alone(self, effect: Effect) -> Any:
         """Carry out an effect that an executor asks for in the middle of its own work."""
         asked = self.asked
+        if self.ctx.scope:
+            raise ToolError("not_allowed", NOT_HERE)
         asked.effects += 1
         self._alone.append({"tool": effect.tool, "args": to_plain(effect.args)})
         if self.rounds == 0:
@@ -608,3 +630,8 @@ class AgentVisit:
             error_type=failure.type, error=failure.loggable, attempt_number=self.asked.attempts,
             will_retry=will_retry,
         )  # fmt: skip
+
+
+def _is_no(act: Act) -> bool:
+    """Whether a person has decided that an effect is not done."""
+    return str(act.settled.get("why") or "").startswith(DENIED)

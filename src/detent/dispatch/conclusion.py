@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from detent.engine.step import Step
 
 
-def known_fields(step: Step, schema: Mapping[str, Any] | None, acts: Sequence[Act]) -> dict[str, Any]:
-    """The fields of the output that the performed effects settle."""
+def known_fields(
+    step: Step, schema: Mapping[str, Any] | None, acts: Sequence[Act], *, arguments: bool = True
+) -> dict[str, Any]:
+    """The fields of the output that the performed effects settle, by receipts and, if wanted, arguments."""
     performed = [act for act in acts if act.happened]
     if not performed:
         return {}
@@ -35,7 +37,7 @@ def known_fields(step: Step, schema: Mapping[str, Any] | None, acts: Sequence[Ac
             continue
         fitting = [
             value
-            for value in _held(name, [act.effect.args for act in performed])
+            for value in _held(name, [act.effect.args for act in performed] if arguments else ())
             if not misfits(value, _alone(part, schema))
         ]
         if fitting:

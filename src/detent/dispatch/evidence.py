@@ -120,7 +120,12 @@ def wilson(agreed: int, n: int, z: float = Z95) -> tuple[float, float]:
 
 
 def verdict_of(record: Mapping[str, Any]) -> Verdict | None:
-    """The verdict of a dispatched step's record; None when the agent was not tested."""
+    """The verdict of a dispatched step's record; None when the agent was not tested.
+
+    Nor is there one where a person has denied an effect: what followed is the person's decision.
+    """
+    if record.get("denied"):
+        return None
     if record.get("fallback_used"):
         reason = record.get("fallback_reason")
         if reason in HARD_REASONS:

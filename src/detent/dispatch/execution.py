@@ -92,6 +92,8 @@ class Execution:
         self.visit: AgentVisit | None = None
         self._rehearse = Rehearsals(plan.flow, ctx)
         self._agent_remarks: tuple[Body, ...] = ()
+        self._earlier_model: str | None = None
+        """The model that was asked earlier in this visit, by whoever the run was taken over from."""
         self._round: Judgement | None = None
         """The judgement of the current round, until it is told."""
 
@@ -192,7 +194,7 @@ class Execution:
             return None
         kept = self.driver.run.records.get(FALLBACK)
         if kept is not None:
-            result = DispatchResult.from_plain(kept)
+            result, self._earlier_model = DispatchResult.from_plain(kept), kept.get("model_id")
             assert result.fallback_reason is not None
             return self._fall_back(Fallback(result.fallback_reason, earlier=result))
         failure = self.driver.run.failure
@@ -206,7 +208,9 @@ class Execution:
                 )
             self.ctx.forgiven = True
             message = f"'{failure['function']}' failed: {failure['code']}"
-            earlier = DispatchResult.from_plain(failure["detail"]) if failure.get("detail") else None
+            recorded = failure.get("detail") or {}
+            earlier = DispatchResult.from_plain(recorded) if recorded else None
+            self._earlier_model = (recorded.get("series") or {}).get("model_id")
             agents = Failure(FallbackReason.EXCEPTION, "ToolError", message)
             return self._fall_back(Fallback(agents.reason, agents, earlier=earlier))
         detail = failure.get("detail") or {}
@@ -440,7 +444,10 @@ class Execution:
             agent_duration_ms=_milliseconds(asked.seconds), handler_duration_ms=self._handler_ms(),
             spend=asked.spend, shadow=above and bool(config.shadow) and self._sampled(),
         )  # fmt: skip
-        return self._done(self.agent_side, result, asked, judgement, self._agent_remarks)
+        remarks, rehearsed = self._agent_remarks, self.own_code.rehearsed
+        if judgement.handler is not None and rehearsed is not None:
+            remarks = tuple(rehearsed.ctx.said)  # what code notes beside the same facts
+        return self._done(self.agent_side, result, asked, judgement, remarks)
 
     async def _agent_alone(self) -> Answer:
         """Perform a step that has no handler: the agent's failure is the step's failure."""
@@ -494,7 +501,8 @@ class Execution:
     async def _by_handler(self, fallback: Fallback, acts: Sequence[Act]) -> tuple[Side, tuple[Body, ...]]:
         """The side of the handler, which goes on from what the agent has done."""
         kept = FALLBACK in self.driver.run.records
-        record = Recorded(FALLBACK, self._recorded(fallback).to_plain())
+        model_id = None if fallback.asked is None else fallback.asked.model_id
+        record = Recorded(FALLBACK, {**self._recorded(fallback).to_plain(), "model_id": model_id})
         if acts:
             if not kept:
                 # From here on code or a person decides, also in a worker that takes the run over.
@@ -558,7 +566,8 @@ class Execution:
         """The dispatch record that the journal keeps."""
         detail: dict[str, Any] = {"step": self.plan.qualified, **result.to_plain()}
         if self.plan.agent or self.plan.config.shadow:
-            model_id = (asked.model_id if asked is not None else None) or self.plan.config.model_id
+            model_id = asked.model_id if asked is not None else self._earlier_model
+            model_id = model_id or self.plan.config.model_id
             detail["series"] = self.series(model_id)
         if self.plan.agent:
             detail |= self.plan.resolved.to_plain()
@@ -566,6 +575,8 @@ class Execution:
                 detail["lowered"] = self.lowered.to_plain()
             if (highest := highest_level(self.step)) is not None:
                 detail["max_autonomy"] = highest.value
+        if self.visit is not None and self.visit.denied:
+            detail["denied"] = True
         if asked is not None and asked.cuts:
             detail["cuts"] = list(asked.cuts)
         if asked is not None and asked.left_out:

@@ -77,6 +77,8 @@ class Fallback:
             }
         if asked is not None:
             more |= {"agent_duration_ms": round(asked.seconds * 1000, 3), "spend": asked.spend}
+        elif before is not None:
+            more |= {"agent_duration_ms": before.agent_duration_ms, "spend": before.spend}
         return DispatchResult.fallback(
             reason=self.reason, autonomy_level=level, attempts=self.attempts, agent_error=self.agent_error,
             duration_ms=duration_ms, handler_duration_ms=handler_duration_ms, **more,

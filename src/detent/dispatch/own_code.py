@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.equivalence import Discrepancy
 from detent.dispatch.gate import Side
@@ -39,7 +39,8 @@ class Rehearsed:
     @property
     def effects(self) -> tuple[Effect, ...]:
         """The effects it makes, in order, as far as the trial went."""
-        first = tuple(effect for _, effect in self.ctx.came_to)
+        settled = self.ctx.run.settled
+        first = tuple(effect for key, effect in self.ctx.came_to if not _left_out(settled.get(key)))
         return first if self.side is None else (*first, *self.proposals)
 
     @property
@@ -98,9 +99,10 @@ class OwnCode:
         """
         rehearsed = await self.rehearse()
         performed = [normal(self.ctx, act.asked or act.effect) for act in acts if act.happened]
-        proposed = [normal(self.ctx, effect) for effect in coming]
+        kept = self._not_left_out(coming)
+        proposed = [normal(self.ctx, coming[place]) for place in kept]
         if "/effects" in placed_rules(self.step).unordered:
-            as_acts = [*acts, *(Act("", effect, {"receipt": None}) for effect in coming)]
+            as_acts = [*acts, *(Act("", coming[place], {"receipt": None}) for place in kept)]
             foreign = match(self.ctx, self.step, rehearsed.effects, as_acts).foreign
             return tuple(Discrepancy("/effects", "extra") for _ in foreign), len(coming)
         found = match(self.ctx, self.step, rehearsed.effects, acts, ordered=True)
@@ -112,7 +114,20 @@ class OwnCode:
         if open_ended and known > len(performed):
             mine = mine[:known]
         details = effect_differences(self.step, expected[: len(mine)], mine)
-        return details, len(mine) - len(performed)
+        compared = len(mine) - len(performed)
+        return details, kept[compared] if compared < len(kept) else len(coming)
+
+    def _not_left_out(self, coming: Sequence[Effect]) -> list[int]:
+        """Places of the coming effects that had not failed and were not denied when they were come to."""
+        counts = dict(self.ctx.occurrences)
+        places: list[int] = []
+        for place, effect in enumerate(coming):
+            action = effect.identity(self.step.name)
+            key = effect_key(action, self.ctx.run.visit, counts.get(action, 0))
+            counts[action] = counts.get(action, 0) + 1
+            if not _left_out(self.ctx.run.settled.get(key)):
+                places.append(place)
+        return places
 
     async def side_after(self, acts: Sequence[Act]) -> Side:
         """The handler's side, with the receipts of what was performed filled in.
@@ -142,12 +157,23 @@ class OwnCode:
         rehearsed = await self.rehearse()
         return rehearsed, match(self.ctx, self.step, rehearsed.proposals, beyond(rehearsed.ctx, acts))
 
-    def question(self, effect: Effect) -> str | None:
-        """What the handler has a person asked before it performs an effect, as far as it was rehearsed."""
+    def question(self, key: str, effect: Effect) -> str | None:
+        """What the handler has a person asked before it performs an effect, as far as it was rehearsed.
+
+        An effect that the step's rules take for the handler's, though it is not the very same, is asked about
+        like that.
+        """
         if self.rehearsed is None:
             return None
-        trial = self.rehearsed.ctx
-        return next((trial.questions.get(key) for key, own in trial.came_to if own == effect), None)
+        trial, settled = self.rehearsed.ctx, self.ctx.run.settled
+        if key in trial.questions:
+            return trial.questions[key]
+        wanted = normal(self.ctx, effect)
+        for own_key, own in trial.came_to:
+            asked_for = own_key in trial.questions and own_key not in settled
+            if asked_for and not effect_differences(self.step, [normal(self.ctx, own)], [wanted]):
+                return trial.questions[own_key]
+        return None
 
     def check_denied(self, effects: Sequence[Effect], acts: Sequence[Act]) -> None:
         """Raise `StepFailed` if a person has denied one of the handler's effects in this visit."""
@@ -166,6 +192,13 @@ class OwnCode:
             action = action_of(key)
             counts[action] = max(counts.get(action, 0), occurrence_of(key) + 1)
         self.ctx.occurrences = counts
+
+
+def _left_out(settled: Mapping[str, Any] | None) -> bool:
+    """Whether an effect failed, or a person has decided that it is not done."""
+    if settled is None:
+        return False
+    return "code" in settled or (bool(settled.get("skipped")) and settled.get("instead") is None)
 
 
 def beyond(trial: TrialContext, acts: Sequence[Act]) -> list[Act]:

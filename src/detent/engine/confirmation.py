@@ -40,13 +40,20 @@ async def decide(
     run, key = driver.run, item["key"]
     shown = await _preview(tool, args)
     name = f"{CONFIRM}:{key}:{digest(shown, 8)}"
+    earlier = [other for other in run.answers if other != name and key_of(other) == key]
+    denied = next((other for other in earlier if _is_no(run.answers[other])), None)
+    if name not in run.answers and denied is not None:
+        name = denied  # a no holds, whatever is shown meanwhile
     if name not in run.answers:
+        question = (
+            f"{item['confirm']} (What is shown has changed since the answer.)" if earlier else item["confirm"]
+        )
         about: dict[str, Any] = {
             "tool": tool.name, "args": brief(dict(args), tool.private, LONGEST_SHOWN)
         }  # fmt: skip
         if shown is not None and not tool.private:
             about["shown"] = shown
-        await driver.commit(*pending, Held(name, CONFIRM, item["confirm"], about=about))
+        await driver.commit(*pending, Held(name, CONFIRM, question, about=about))
         return None
     answer, by = run.answers[name], str(run.answered_by[name][0])
     if answer == YES:
@@ -84,6 +91,10 @@ def _edited(
     skipped = EffectSkipped(item["key"], tool.name, by, EDITED, key)
     instead = {"key": key, "tool": tool.name, "args": plain}
     return [skipped, Proposed(step, {}, [instead], by=by, round=run.round + 1, final=False, side=True)]
+
+
+def _is_no(answer: Any) -> bool:
+    return answer == NO or (isinstance(answer, Mapping) and NO in answer)
 
 
 def key_of(hold: str) -> str:

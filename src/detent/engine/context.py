@@ -505,7 +505,7 @@ class StepContext:
         effects: Sequence[tuple[str, Effect]],
         *,
         withhold: bool = False,
-        confirm: Callable[[Effect], str | None] | None = None,
+        confirm: Callable[[str, Effect], str | None] | None = None,
     ) -> None:
         """Have an agent's effects performed, with their keys; afterwards `come_to` gives their receipts.
 
@@ -516,7 +516,7 @@ class StepContext:
         for key, effect in effects:
             if key in self._run.settled:
                 continue
-            question = None if confirm is None else confirm(effect)
+            question = None if confirm is None else confirm(key, effect)
             if question is None:
                 pending.append((key, effect))
                 continue

@@ -86,6 +86,8 @@ def completed(flow: Flow, base: Outcome, step: Step, further: Outcome) -> Outcom
     """An outcome together with that of the further step it names, whose dispatch record it keeps."""
     if further.effects:
         raise ConfigurationError(_may_not_act(step))
+    if further.hold is not None:  # the visit begins again with the answer
+        return Outcome(hold=further.hold, spend=base.spend + further.spend)
     record = {"step": flow.qualified(step), **further.detail}
     earlier = base.detail.get("then", ())
     return base.completed(further)._replace(detail={**base.detail, "then": [*earlier, record]})

@@ -66,7 +66,7 @@ class Rehearsals:
         if outcome is None or ctx.paused:  # even if the handler has swallowed it
             return Rehearsal(None, None, run.data, came_to)
         effects = tuple(Effect.of(effect) for effect in (*ctx.proposed, *outcome.effects))
-        to = moves.destination(self._flow, run, outcome)
+        to = None if outcome.then is not None else moves.destination(self._flow, run, outcome)
         after = {**run.data, **to_plain(dict(outcome.set))}
         for key, items in additions(outcome.append).items():
             after[key] = [*(after.get(key) or ()), *items]

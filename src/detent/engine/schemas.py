@@ -136,15 +136,23 @@ def returns_of(function: Callable[..., Any]) -> Any:
 
 
 def fields_returned(function: Callable[..., Any]) -> frozenset[str]:
-    """The fields of the class that a function is declared to return; none of anything else."""
-    hint = returns_of(function)
-    if not isinstance(hint, type) or (issubclass(hint, Mapping) and not typing.is_typeddict(hint)):
-        return frozenset()
-    try:
-        properties = schema_of(hint).get("properties")
-    except ConfigurationError:  # a class without a JSON Schema
-        return frozenset()
-    return frozenset(properties) if isinstance(properties, Mapping) else frozenset()
+    """The fields of the classes that a function is declared to return; none of anything else."""
+    return frozenset(_fields_declared(returns_of(function)))
+
+
+def _fields_declared(hint: Any) -> Iterator[str]:
+    origin = typing.get_origin(hint)
+    if origin is typing.Annotated:
+        yield from _fields_declared(typing.get_args(hint)[0])
+    elif origin in (typing.Union, types.UnionType):
+        for part in typing.get_args(hint):
+            yield from _fields_declared(part)
+    elif typing.is_typeddict(hint) or (isinstance(hint, type) and not issubclass(hint, Mapping)):
+        try:
+            properties = schema_of(hint).get("properties")
+        except ConfigurationError:  # a class without a JSON Schema
+            return
+        yield from properties if isinstance(properties, Mapping) else ()
 
 
 # -- classes ------------------------------------------------------------------------------------------------

@@ -40,17 +40,16 @@ async def verdict_note(
     """
     name = name_of(state)
     visits = run.visits.get(name, 0)
-    number = visits if visit is None else visit
-    if type(number) is not int or not 1 <= number <= visits:
+    if visit is not None and (type(visit) is not int or not 1 <= visit <= visits):
         known = nearest(name, run.visits) if not visits else f" It has left it {visits} times."
-        raise ConfigurationError(f"Run {run.id} has made no visit {number} of '{name}' to judge.{known}")
+        raise ConfigurationError(f"Run {run.id} has made no visit {visit} of '{name}' to judge.{known}")
     if type(right) is not bool:
         raise checks.refuse("A verdict", right, "True for right, or False")
-    entry, move, judged = await _visit(store, run, name, visits - number)
-    judged = judged or any(_judges(body, entry) for body in waiting)
+    entry, by_whom, record, judged = await _visit(store, run, name, None if visit is None else visits - visit)
+    judged = judged or any(_judges(body, entry, name) for body in waiting)
     body: dict[str, Any] = {
-        "state": name, "visit": number, "entry": entry, "right": right, "by": by, "performed_by": move.by,
-        "record": {key: move.detail[key] for key in RECORDED if key in move.detail},
+        "state": name, "visit": visit or visits, "entry": entry, "right": right, "by": by,
+        "performed_by": by_whom, "record": {key: record[key] for key in RECORDED if key in record},
     }  # fmt: skip
     if why:
         body["why"] = checks.text("why", why)[:500]
@@ -59,10 +58,13 @@ async def verdict_note(
     return Noted(VERDICT, body, aside=aside)
 
 
-async def _visit(store: Store, run: Run, state: str, later: int) -> tuple[int, Moved, bool]:
-    """The move that ended a visit with so many `later` ones: its entry's number, itself, whether judged.
+async def _visit(
+    store: Store, run: Run, name: str, later: int | None
+) -> tuple[int, str, Mapping[str, Any], bool]:
+    """The visit to judge: its entry's number, who performed it, its record, and whether it was judged before.
 
-    The journal is read from its end, since most verdicts are about what has just been done.
+    It is the visit of a state with so many `later` ones; with None the latest, of a state or of a further
+    step of this name. The journal is read from its end: most verdicts are about what has just been done.
     """
     end, judged = run.seq, set()
     while end > 0:
@@ -70,17 +72,28 @@ async def _visit(store: Store, run: Run, state: str, later: int) -> tuple[int, M
         for entry in reversed(await store.entries(run.id, first, end - first)):
             body = entry.body
             if type(body) is Noted and body.topic == VERDICT:
-                judged.add(body.body.get("entry"))
-            elif type(body) is Moved and body.frm == state:
+                judged.add((body.body.get("entry"), body.body.get("state")))
+            if type(body) is not Moved:
+                continue
+            seen = (entry.seq, name) in judged
+            for record in body.detail.get("then", ()) if later is None else ():
+                if str(record.get("step")).rpartition("/")[2] == name:
+                    by = "agent" if record.get("mode_used") == "agent" else "handler"
+                    return entry.seq, by, record, seen
+            if body.frm == name:
                 if not later:
-                    return entry.seq, body, entry.seq in judged
+                    return entry.seq, body.by, body.detail, seen
                 later -= 1
         end = first
-    raise ConfigurationError(f"The journal of run {run.id} has no such visit of '{state}'.")
+    raise ConfigurationError(
+        f"Run {run.id} has performed no step '{name}' that could be judged.{nearest(name, run.visits)}"
+    )
 
 
-def _judges(body: Body, entry: int) -> bool:
-    return type(body) is Noted and body.topic == VERDICT and body.body.get("entry") == entry
+def _judges(body: Body, entry: int, name: str) -> bool:
+    if type(body) is not Noted or body.topic != VERDICT:
+        return False
+    return (body.body.get("entry"), body.body.get("state")) == (entry, name)
 
 
 def counts_in(run: Run, verdict: Mapping[str, Any]) -> bool:

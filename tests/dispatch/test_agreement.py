@@ -421,3 +421,40 @@ def test_a_median_is_exact_for_as_many_values_as_are_kept():
     values = [float(number * 7919 % 4001) + 0.125 for number in range(4001)]
     figures = one(*[moved(record(agent_duration_ms=value)) for value in values])
     assert figures.agent_ms == statistics.median(values)
+
+
+class TestOneVisitAgreesOnce:
+    """A shadow and a later verdict may find the same visit right; that is one observation."""
+
+    VISIT = 2
+    """Number of the entry that ended the visit."""
+
+    def later(self, right):
+        plain = {"step": STEP, "series": SERIES, "autonomy_level": "approver"}
+        body = {"entry": self.VISIT, "right": right, "performed_by": "agent", "record": plain}
+        return Noted("evidence.verdict", body)
+
+    def visit(self):
+        return moved(record(check=None, autonomy_level="approver"))
+
+    def test_a_shadow_that_agreed_then_a_right_verdict(self):
+        """And the other way round, as when the shadow is made up for by a replay."""
+        notes = shadow("agreed", side="handler"), self.later(True)
+        for order in (notes, notes[::-1]):
+            figures = one(self.visit(), *order)
+            assert (figures.n, figures.agreed) == (1, 1)
+
+    def test_a_later_wrong_counts_beside_it(self):
+        """The code was wrong as well."""
+        figures = one(self.visit(), shadow("agreed", side="handler"), self.later(False))
+        assert (figures.n, figures.agreed, figures.differed) == (2, 1, 1)
+
+    def test_each_visit_has_its_own(self):
+        """The shadow after the second visit is not about the first."""
+        figures = one(self.visit(), self.later(True), self.visit(), shadow("agreed", side="handler"))
+        assert (figures.n, figures.agreed) == (2, 2)
+
+    def test_shadows_of_code_are_not_thinned_out(self):
+        """A step that no agent performs has a verdict for each shadow."""
+        figures = one(*[body for _ in range(3) for body in (moved({}), shadow("agreed"))])
+        assert (figures.n, figures.agreed) == (3, 3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.state_machine import StateMachine
 from detent.engine.step import Step
 from detent.engine.tools import Tool, ToolError, query, tool
+from detent.insight import timeline
 from detent.insight.why import render, why
 from detent.kernel.budget import Budget, Spend
 from detent.kernel.errors import ConfigurationError, DefinitionError, Fenced, KeyTaken, RunStateError
@@ -172,6 +174,30 @@ class TestStopping:
             await engine.finish(run_id, stop_at="tow")
         with pytest.raises(ConfigurationError, match="not after 0"):
             await engine.finish(run_id, stop_after=0)
+
+    @pytest.mark.parametrize("order", [(1, 2, None), (2, None, 1), (None, 1, 2)], ids=str)
+    async def test_each_who_waits_gets_the_run_where_they_asked(self, bench, order):
+        """A stop of one does not put the run down for those who wait for more."""
+        engine = await bench.engine(counting())
+        run_id = await engine.start("flow", drive=False)
+        waiting = [engine.finish(run_id, stop_after=moves) for moves in order]
+        runs = dict(zip(order, await asyncio.gather(*waiting), strict=True))
+        assert [(runs[moves].steps, runs[moves].status) for moves in (1, 2)] == [
+            (1, Status.RUNNING),
+            (2, Status.RUNNING),
+        ]
+        assert (runs[None].status, runs[None].steps) == (Status.SUCCEEDED, 10)
+        assert not engine.active.stops
+
+    async def test_a_stop_that_is_met_holds_where_nobody_waits_for_more(self, bench):
+        """Also of two who asked for the same; a serving engine does not take the run up."""
+        engine = await bench.engine(counting())
+        run_id = await engine.start("flow", drive=False)
+        both = [engine.finish(run_id, stop_at="two"), engine.finish(run_id, stop_at="two")]
+        assert [run.state for run in await asyncio.gather(*both)] == ["two", "two"]
+        assert await engine.resume_all() == []
+        assert (await engine.get(run_id)).steps == 1
+        assert (await engine.finish(run_id)).status is Status.SUCCEEDED
 
 
 class Watcher:
@@ -377,6 +403,69 @@ class TestEffectsAtAnyEnd:
         await engine.cancel(run.id)
         assert (await engine.finish(run.id)).status is Status.CANCELLED
         assert files.written == []
+
+    async def test_a_report_that_raises_keeps_no_run_from_its_end(self, bench):
+        """The run ends as it was going to, with nothing performed; the journal and `show` have the error."""
+
+        async def work(ctx):
+            return Outcome("done", set={"worst": 1}, reason="good enough")
+
+        files = Files()
+        engine = await bench.engine(self.flow(files, work))
+        run = await engine.run("flow")
+        assert (run.state, run.status, run.reason) == ("done", Status.SUCCEEDED, "good enough")
+        assert files.written == []
+        *_, note, moved = await journal(engine, run.id)
+        assert (note.body.topic, note.body.body) == ("at_end.failed", {"error": "KeyError: 'best'"})
+        assert moved.kind == "moved"
+        text = timeline.render(timeline.timeline(await journal(engine, run.id)))
+        assert "nothing was performed at its end: KeyError: 'best'" in text
+
+    async def test_nor_from_being_cancelled(self, bench):
+        """Whatever the report raises, and with whatever arguments it calls a tool."""
+        begun = asyncio.Event()
+
+        async def work(ctx):
+            begun.set()
+            await asyncio.Event().wait()
+
+        def at_end(ending):
+            return [Effect("write", {"nom": "result"})]
+
+        files = Files()
+        flow = one_step(work, tools=[files.tool()], at_end=at_end)
+        engine = await bench.engine(flow)
+        run_id = await engine.start("flow")
+        await begun.wait()
+        await engine.cancel(run_id)
+        run = await engine.finish(run_id)
+        assert (run.status, files.written) == (Status.CANCELLED, [])
+        (note,) = [entry.body for entry in await journal(engine, run_id) if entry.kind == "noted"]
+        assert "missing a required argument: 'name'" in note.body["error"]
+
+    @pytest.mark.parametrize(("large", "performed"), [(True, []), (False, [("result", "x")])])
+    async def test_what_a_person_must_confirm_cannot_be_performed_there(self, quick, large, performed):
+        """No step could see the decision. Where nobody need be asked, it is performed."""
+
+        async def work(ctx):
+            return "done"
+
+        def question(name, text):
+            return f"Write {name}?" if large else None
+
+        def at_end(ending):
+            return [Effect("write", {"name": "result", "text": "x"})]
+
+        files = Files()
+        asking = replace(files.tool(), confirm=question)
+        engine = await quick.engine(one_step(work, tools=[asking], at_end=at_end))
+        run = await engine.run("flow")
+        assert (run.status, files.written) == (Status.SUCCEEDED, performed)
+        errors = [
+            entry.body.body["error"] for entry in await journal(engine, run.id) if entry.kind == "noted"
+        ]
+        refused = "ConfigurationError: 'write' needs a person's confirmation and cannot be performed"
+        assert [error[: len(refused)] for error in errors] == [refused] * large
 
 
 class TestALimitReachedWhereNoEdgeLeadsToItsEnd:

@@ -12,7 +12,7 @@ from detent.cli.output import STATUS_COLOURS, clean, cut, is_terminal, paint, pr
 from detent.insight.agent_text import fallback_words, performer_words
 from detent.insight.effect_text import answer_text, skipped_text
 from detent.insight.formatting import span
-from detent.kernel.entries import CONFIRM, AttemptFailed, Held
+from detent.kernel.entries import AT_END_FAILED, CONFIRM, AttemptFailed, Held
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -100,6 +100,8 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
     if kind == "noted" and body.topic == "autonomy.demoted":
         message = f"{body.body['step']} goes down to {body.body['level']}: {body.body['why']}"
         return _line("", "↓", "", 0, "", message, widest)
+    if kind == "noted" and body.topic == AT_END_FAILED:
+        return _line("", "✗", "", 0, "", f"nothing was performed at its end: {body.body['error']}", widest)
     if kind == "attempt_failed":
         again = "" if body.retry_at is None else f"; again in {span(max(0.0, body.retry_at - entry.at))}"
         text = failure_text(body)

@@ -309,8 +309,10 @@ class Agreement:
                 more if isinstance(more, int) else 0,
             )
 
-    def shadow(self, run_id: str, seq: int, at: float, note: Mapping[str, Any]) -> None:
-        """Count one shadow comparison."""
+    def shadow(
+        self, run_id: str, seq: int, at: float, note: Mapping[str, Any], agreed_before: bool = False
+    ) -> None:
+        """Count one shadow comparison; of a visit that has agreed before, only a difference is evidence."""
         if not self._takes(note, at):
             return
         place = _Place(at, run_id, seq)
@@ -333,6 +335,8 @@ class Agreement:
             sums.agent_ms.add(note.get("duration_ms"))
             sums.handler_ms.add(note.get("other_ms"))
         verdict = verdict_of_shadow(note)
+        if verdict is Verdict.AGREED and agreed_before:
+            return
         if verdict is not None:
             pointers = [str(pointer) for pointer in note.get("pointers") or ()]
             what = reason if verdict is Verdict.HARD else verdict.value
@@ -354,8 +358,8 @@ class Journal:
     """Adds one run's entries to the sums.
 
     An outcome with effects is in the journal twice, as proposal and as move, and is counted once: the last
-    record of a visit counts when a move or the end of the run ends the visit. Entries copied by a fork were
-    counted in the run they came from.
+    record of a visit counts when a move or the end of the run ends the visit. A visit that a shadow and a
+    later verdict find right has agreed once. Entries copied by a fork were counted in the run they came from.
     """
 
     def __init__(self, sums: Agreement, run_id: str) -> None:
@@ -366,6 +370,10 @@ class Journal:
         self._proposed: tuple[int, float, Mapping[str, Any]] | None = None
         self._counted: Mapping[str, Any] | None = None
         """Record of a copied proposal, which the move that ends its visit repeats."""
+        self._visits: dict[str, int] = {}
+        """Number of the entry that ended the latest visit of each step, by qualified name."""
+        self._agreed: set[tuple[Any, Series]] = set()
+        """Visits that a shadow or a later verdict has found right, by the entries that ended them."""
 
     def add(self, entry: Entry) -> None:
         """Add the run's next entry."""
@@ -378,9 +386,17 @@ class Journal:
                 self._proposed = (entry.seq, entry.at, body.detail)
         elif isinstance(body, Noted):
             if body.topic == SHADOW and entry.seq > self._copied:
-                self._sums.shadow(self._run_id, entry.seq, entry.at, body.body)
+                note = body.body
+                visit = note.get("of", self._visits.get(str(note.get("step"))))
+                # Nobody's later verdict is evidence about an agent that was only the shadow.
+                right = note.get("side") == "handler" and verdict_of_shadow(note) is Verdict.AGREED
+                before = right and self._has_agreed(visit, note)
+                self._sums.shadow(self._run_id, entry.seq, entry.at, note, before)
             elif body.topic == VERDICT and min(entry.seq, body.body["entry"]) > self._copied:
-                self._sums.later(self._run_id, entry.seq, entry.at, body.body)
+                note = body.body
+                right = verdict_of_later(note) is Verdict.AGREED and not note.get("again")
+                if not (right and self._has_agreed(note["entry"], note["record"])):
+                    self._sums.later(self._run_id, entry.seq, entry.at, note)
         elif isinstance(body, Migrated):
             self._proposed = self._counted = None
         elif isinstance(body, Forked):
@@ -392,7 +408,17 @@ class Journal:
             elif body.forked_from:
                 self._copied = int(body.forked_from.get("seq", 0))
 
+    def _has_agreed(self, visit: int | None, record: Mapping[str, Any]) -> bool:
+        """Whether a visit that has now been found right was found right before."""
+        key = (visit, Series.of(record))
+        before = visit is not None and key in self._agreed
+        self._agreed.add(key)
+        return before
+
     def _over(self, entry: Entry, detail: Mapping[str, Any]) -> None:
+        for performed in (detail, *detail.get("then", ())):
+            if _is_record(performed):
+                self._visits[str(performed["step"])] = entry.seq
         proposed, self._proposed = self._proposed, None
         counted, self._counted = self._counted, None
         if entry.seq <= self._copied:

@@ -23,8 +23,8 @@ from detent.engine.leases import LeaseLost, Leases
 from detent.engine.observers import Observers
 from detent.engine.offloaded import Beside
 from detent.engine.performer import HandlerPerformer, Performer
-from detent.engine.ports import Blob, Cancellation, Clock, Lease, NewRun, Resource, Store, Tape
-from detent.engine.stops import AT_ONCE, Stop
+from detent.engine.ports import Blob, Cancellation, Clock, Lease, MarkChange, NewRun, Resource, Store, Tape
+from detent.engine.stops import Stops
 from detent.engine.timers import Timers
 from detent.engine.user_errors import failure, message_of
 from detent.engine.verdicts import VERDICT
@@ -114,7 +114,7 @@ class ActiveRuns:
         self.park_after = park_after
         """Seconds until a retry above which the run is parked instead of kept in memory."""
         self.stopping = False
-        self.stops: dict[str, Stop] = {}
+        self.stops = Stops()
         """Where runs are put down, though the engine goes on."""
         self.slots = Slots(concurrency, self.clock)
         self.serving: asyncio.Event | None = None
@@ -243,8 +243,7 @@ class ActiveRuns:
     def launch(self, driver: Driver) -> None:
         """Start a driver in the background."""
         run_id = driver.run.id
-        if self.stops.get(run_id) == AT_ONCE:
-            del self.stops[run_id]  # it was put down, and goes on now
+        self.stops.taken_up(run_id)
         self._drivers[run_id] = driver
         self._tasks[run_id] = asyncio.create_task(self._work(driver), name=f"run {run_id}")
 
@@ -412,11 +411,7 @@ class ActiveRuns:
         """Whether a run is to be put down here, as it stands."""
         if self.stopping or not self.stops:
             return self.stopping
-        stop = self.stops.get(run.id)
-        if stop is None or not stop.reached(run):
-            return False
-        self.stops[run.id] = AT_ONCE
-        return True
+        return self.stops.halts(run)
 
     def drivers(self) -> list[Driver]:
         """The drivers of this process."""
@@ -484,12 +479,14 @@ class ActiveRuns:
         blobs: tuple[Blob, ...] = (),
         at: Any = None,
         beside: Beside | None = None,
+        mark: MarkChange | None = None,
     ) -> Driver:
         """Create a run in the store.
 
         Raises:
             ConfigurationError: the flow, its configuration or the run's data is invalid.
             RunExists: the id is taken.
+            MarkMoved: the mark to be set with the run has another version; there is no such run.
         """
         if beside is not None and beside.blobs:
             if flow.beside is None:
@@ -524,7 +521,7 @@ class ActiveRuns:
                 NewRun(
                     run_id, flow.name, machine.name, started.parent, (entry,), row_of(run), tuple(run.tags),
                     self.leases.me.id if drive else None, flow.definition, blobs=blobs,
-                    alone=not self._drivers,
+                    alone=not self._drivers, mark=mark,
                 )
             )  # fmt: skip
         finally:

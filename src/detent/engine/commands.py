@@ -12,7 +12,7 @@ from detent.engine import claims
 from detent.engine.confirmation import check_answer, kept_answer, key_of
 from detent.engine.driver import Driver
 from detent.engine.effects import AGAIN, HAPPENED, SKIP, args_of
-from detent.engine.exclusive import take
+from detent.engine.exclusive import key_change
 from detent.engine.journal_reader import load, read
 from detent.engine.verdicts import verdict_note
 from detent.kernel import checks
@@ -31,6 +31,7 @@ from detent.kernel.entries import (
 from detent.kernel.errors import (
     ConfigurationError,
     Fenced,
+    MarkMoved,
     ReplayedRun,
     RunBusy,
     RunStateError,
@@ -251,10 +252,23 @@ async def reopen(
                 f"Run {run_id} has used up its {run.budget.exceeded(run.used())} budget; "
                 f"give it a larger one."
             )
-        if (key := run.config.get(KEY)) is not None:
-            await take(active.store, key, run_id)
-        await driver.commit(Reopened(state, by, reason, budget.to_plain() if budget else None))
+        reopened = Reopened(state, by, reason, budget.to_plain() if budget else None)
+        if (key := run.config.get(KEY)) is None:
+            await driver.commit(reopened)
+        else:
+            await _commit_with_key(driver, key, reopened)
         _go_on(active, driver, drive)
+
+
+async def _commit_with_key(driver: Driver, key: str, reopened: Reopened) -> None:
+    """Reopen a run in the transaction that gives it its `exclusive` key again."""
+    while True:
+        driver.log.mark_with_next(await key_change(driver.log.store, key, driver.run.id))
+        try:
+            await driver.commit(reopened)
+            return
+        except MarkMoved:
+            continue  # another run has taken the key, and may have ended already
 
 
 async def verdict(

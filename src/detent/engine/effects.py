@@ -21,7 +21,7 @@ from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
 from detent.engine.user_errors import failure, message_of
 from detent.kernel.effect_key import action_of
 from detent.kernel.entries import Body, EffectBegun, EffectDone, EffectFailed, EffectSkipped, Held, Proposed
-from detent.kernel.errors import ConfigurationError, Fenced, StoreUnavailable
+from detent.kernel.errors import ConfigurationError, DetentError, Fenced, StoreUnavailable
 from detent.kernel.placeholders import fill
 from detent.kernel.plain import brief, decode, writable
 
@@ -74,7 +74,7 @@ async def _perform(driver: Work, opening: Sequence[Body], withhold: bool) -> Non
             if line is not None and line.state == "begun" and not await _over(driver, line):
                 return
             if "confirm" in item and (line is None or line.state != "begun"):
-                decided = await confirmation.decide(driver, tool, item, args, pending)
+                decided = await _decided(driver, tool, item, args, pending)
                 if decided is None:
                     return
                 if isinstance(decided, EffectSkipped):
@@ -114,6 +114,20 @@ async def _perform(driver: Work, opening: Sequence[Body], withhold: bool) -> Non
             spend=spend,
         )
     await driver.commit(*pending, ending)
+
+
+async def _decided(
+    driver: Work, tool: Tool, item: Mapping[str, Any], args: Mapping[str, Any], pending: Sequence[Body]
+) -> Any:
+    """What a person has decided on an effect, as `confirmation.decide` gives it."""
+    try:
+        return await confirmation.decide(driver, tool, item, args, pending)
+    except DetentError:
+        raise
+    except Exception as error:  # of the tool's preview
+        if not tool.private:
+            raise
+        raise ConfigurationError(f"'preview' of '{tool.name}' failed: {type(error).__name__}.") from None
 
 
 async def args_of(
@@ -243,7 +257,7 @@ async def _attempt(driver: Work, tool: Tool, key: str, args: dict[str, Any]) -> 
         if remarks:
             await driver.commit(*remarks)
         question = f"'{tool.name}' was performed, but its receipt cannot be kept. Did it happen?"
-        await _ask_person(driver, tool, key, args, question, str(error))
+        await _ask_person(driver, tool, key, args, question, tool.told(error))
         return None
     except Exception as error:
         if tool.breaker is not None:
@@ -312,7 +326,7 @@ async def _settle(
             if number is None:  # the worker died before performing it, which is not a failed attempt
                 await driver.confirm()
                 return await _attempt(driver, tool, key, args)
-            await _did_not_happen(driver, tool, key, type(error).__name__, message_of(error), True, attempts)
+            await _did_not_happen(driver, tool, key, type(error).__name__, tool.told(error), True, attempts)
             return None
         if receipt is not UNKNOWN and receipt is not NOT_DONE:
             return EffectDone(key, tool.name, receipt, "probed")
@@ -320,7 +334,7 @@ async def _settle(
         if number is None:
             return await _attempt(driver, tool, key, args)
         if attempts < tool.retry.max_attempts:
-            await _did_not_happen(driver, tool, key, type(error).__name__, message_of(error), True, attempts)
+            await _did_not_happen(driver, tool, key, type(error).__name__, tool.told(error), True, attempts)
             return None
     may_repeat = number is None or attempts < tool.retry.max_attempts
     if (
@@ -331,12 +345,14 @@ async def _settle(
     ):
         if number is None:
             return await _attempt(driver, tool, key, args)
-        await _did_not_happen(driver, tool, key, type(error).__name__, message_of(error), True, attempts)
+        await _did_not_happen(driver, tool, key, type(error).__name__, tool.told(error), True, attempts)
         return None
     question = f"It is not known whether '{tool.name}' happened. Did it?"
     if running:
         question = f"'{tool.name}' did not return in time and cannot be stopped. Did it happen?"
-    why = f"{type(error).__name__}: {message_of(error)}" if error else "the worker died"
+    why = "the worker died"
+    if error is not None:
+        why = type(error).__name__ if tool.private else f"{type(error).__name__}: {message_of(error)}"
     await _ask_person(driver, tool, key, args, question, why)
     return None
 

@@ -13,21 +13,21 @@ from typing import Any
 from detent.engine import cancellation, children, commands, waking, worker
 from detent.engine.active_runs import ActiveRuns
 from detent.engine.clock import SystemClock
-from detent.engine.exclusive import check, take
+from detent.engine.exclusive import key_change
 from detent.engine.flow import Flow
 from detent.engine.fork import Changes, fork_family, fork_run
-from detent.engine.interruption import go_on, interrupt
+from detent.engine.interruption import interrupt
 from detent.engine.leases import Leases
 from detent.engine.offloaded import blob_of
 from detent.engine.performer import HandlerPerformer, Performer, PerformerSource
 from detent.engine.ports import USUAL_LEASE, Cancellation, Clock, Store, Tape
-from detent.engine.stops import AT_ONCE, stop_of
+from detent.engine.stops import StopRequest, stop_of
 from detent.kernel import checks
 from detent.kernel.budget import Budget
-from detent.kernel.entries import Ended, Entry
+from detent.kernel.entries import Entry
 from detent.kernel.errors import (
     ConfigurationError,
-    KeyTaken,
+    MarkMoved,
     RunBusy,
     RunStateError,
 )
@@ -158,20 +158,17 @@ class Engine:
         if "." in run_id:
             config = {**config, ROOT: run_id}
         if exclusive is not None:
-            await take(self.store, exclusive, run_id)
             config = {**config, KEY: exclusive}
-        driver = await self.active.create(
-            self.flow(flow), data, run_id, None, tags, budget, config, drive or exclusive is not None,
-            tuple(blob_of(body) for body in beside), at,
-        )  # fmt: skip
-        if exclusive is not None:
+        blobs = tuple(blob_of(body) for body in beside)
+        while True:
+            mark = None if exclusive is None else await key_change(self.store, exclusive, run_id)
             try:
-                await check(self.store, exclusive, run_id)
-            except KeyTaken as error:
-                await driver.commit(Ended(Status.CANCELLED, f"run {error.run_id} was first"))
-                raise
-            if not drive:
-                await self.active.let_go(driver)
+                driver = await self.active.create(
+                    self.flow(flow), data, run_id, None, tags, budget, config, drive, blobs, at, mark=mark
+                )
+                break
+            except MarkMoved:
+                continue  # another run has taken the key, and may have ended already
         if drive:
             self.active.launch(driver)
         return driver.run.id
@@ -195,28 +192,32 @@ class Engine:
 
         With `patience`, a wait for the clock longer than so many seconds is not waited for either. A run
         nobody drives is taken up. With `stop_at` the run is put down in that state, before its step is
-        performed; with `stop_after`, once it has made so many more moves. It stays open.
+        performed; with `stop_after`, once it has made so many more moves. It stays open. Whoever waits for
+        the same run beyond that stop, or without one, has it go on; both get it as it stood where they asked.
         """
-        go_on(self.active, run_id)
-        if stop_at is not None or stop_after is not None:
-            row = await self.store.row(run_id)
-            stop = stop_of(self.flow(row.flow), row.now.steps, stop_at, stop_after)
-            self.active.stops[run_id] = stop
-        try:
+        stops = self.active.stops
+        stops.lift(run_id)
+        if stop_at is None and stop_after is None:
             return await self._finished(run_id, patience)
+        row = await self.store.row(run_id)
+        request = stops.ask(run_id, stop_of(self.flow(row.flow), row.now.steps, stop_at, stop_after))
+        try:
+            return await self._finished(run_id, patience, request)
         finally:
-            if self.active.stops.get(run_id, AT_ONCE) != AT_ONCE:
-                del self.active.stops[run_id]
+            stops.withdraw(run_id, request)
 
-    async def _finished(self, run_id: str, patience: float | None) -> Run:
+    async def _finished(self, run_id: str, patience: float | None, request: StopRequest | None = None) -> Run:
         while True:
             driver = self.active.driver_of(run_id)
-            if driver is not None:
+            met = request.run if request is not None else None
+            if driver is not None and (met is None or driver.run is met):
                 run = await driver.put_down()
                 if run is not None and run.status.is_end:
                     return run
+            if request is not None and request.run is not None:
+                return request.run
             row = await self.store.row(run_id)
-            if row.now.status.is_end or self.active.stops.get(run_id) == AT_ONCE:
+            if row.now.status.is_end or self.active.stops.interrupted(run_id):
                 return await self.get(run_id)
             if row.now.status is Status.WAITING:
                 when = await worker.outlook(self.active, row)
@@ -262,7 +263,7 @@ class Engine:
             RunBusy: another process drives the run.
             RunStateError: the run has ended, or waits for an answer.
         """
-        go_on(self.active, run_id)
+        self.active.stops.lift(run_id)
         return await worker.resume(self.active, run_id)
 
     async def resume_all(self, *, flows: Iterable[str] | None = None) -> list[str]:

@@ -10,15 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from detent.engine import logger
 from detent.engine.moves import END
 from detent.engine.offloaded import blob_of, kept_beside
 from detent.engine.outcome import Effect
 from detent.engine.placeholders import written
 from detent.engine.ports import Blob
+from detent.engine.user_errors import failure, message_of
 from detent.kernel.effect_key import effect_key
-from detent.kernel.entries import AT_END, Body, Ended, Moved, Proposed, Released, body_to_plain
+from detent.kernel.entries import (
+    AT_END,
+    AT_END_FAILED,
+    Body,
+    Ended,
+    Moved,
+    Noted,
+    Proposed,
+    Released,
+    body_to_plain,
+)
 from detent.kernel.errors import ConfigurationError
-from detent.kernel.plain import encode
+from detent.kernel.plain import encode, writable
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 from detent.kernel.view import View
@@ -53,6 +65,8 @@ def is_finishing(run: Run) -> bool:
 def finishing(flow: Flow, run: Run, bodies: Sequence[Body], keep: Callable[[Blob], None]) -> Sequence[Body]:
     """Entries that do not end the run yet, if its flow wants effects performed first; others as they are.
 
+    If `at_end` raises, or asks for an effect that cannot be performed, none of its effects is performed, and
+    a note is added to the entries.
     A run that is finishing already ends at once: it is cancelled again by someone who will not wait.
     """
     last = bodies[-1] if bodies else None
@@ -63,7 +77,16 @@ def finishing(flow: Flow, run: Run, bodies: Sequence[Body], keep: Callable[[Blob
     for key, items in last.append.items():
         data[key] = [*(data.get(key) or ()), *items]
     ending = Ending(run.id, last.status, state, last.reason, View(data), last.by)
-    effects = [_item(flow, run, Effect.of(effect), keep) for effect in flow.at_end(ending)]
+    try:
+        effects = [_item(flow, run, Effect.of(effect), keep) for effect in flow.at_end(ending)]
+    except BaseException as raised:
+        if (error := failure(raised)) is None:
+            raise
+        # Nobody can mend the flow's code from here, and the run could be neither finished nor cancelled.
+        kind = type(error).__name__
+        logger.error("run.at_end_failed", run_id=run.id, flow=flow.name, error=kind)
+        message = writable(f"{kind}: {message_of(error)}")[:2000]
+        return [*bodies[:-1], Noted(AT_END_FAILED, {"error": message}, aside=True), last]
     if not effects:
         return bodies
     outcome = {END: {"kind": last.kind, "body": body_to_plain(last)}}
@@ -78,6 +101,11 @@ def _item(flow: Flow, run: Run, effect: Effect, keep: Callable[[Blob], None]) ->
     if tool.given is not None or tool.wants_context:
         raise ConfigurationError(f"'{effect.tool}' needs a step and cannot be performed at the end of a run.")
     tool.check(effect.args)
+    if tool.question(tool.normal(effect.args)) is not None:
+        raise ConfigurationError(
+            f"'{effect.tool}' needs a person's confirmation and cannot be performed at the end of a run: no "
+            f"step could see the decision. Perform it in the last step, with ctx.perform."
+        )
     args: Mapping[str, Any] = written(dict(effect.args))
     if tool.private:
         blob = blob_of(encode(args))

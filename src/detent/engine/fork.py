@@ -39,7 +39,7 @@ from detent.kernel.errors import ConfigurationError, RunExists, RunStateError
 from detent.kernel.ids import ROOT, guessed_root
 from detent.kernel.plain import to_plain
 from detent.kernel.run import Run
-from detent.kernel.run_config import ORIGIN
+from detent.kernel.run_config import KEY, ORIGIN
 
 if TYPE_CHECKING:
     from detent.engine.active_runs import ActiveRuns
@@ -272,6 +272,7 @@ class _Family:
             root = body.config.get(ROOT) or guessed_root(self._root)
             config = {**body.config, ORIGIN: body.config.get(ORIGIN) or root}
             config.pop(ROOT, None)
+            config.pop(KEY, None)  # a fork is apart, also once it is reopened
             if "." in self._new_root:
                 config[ROOT] = self._new_root
             parent = body.parent if body.parent is None else self._new(body.parent)

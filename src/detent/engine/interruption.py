@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from detent.engine.stops import AT_ONCE
 from detent.kernel.errors import RunStateError
 
 if TYPE_CHECKING:
@@ -25,15 +24,8 @@ async def interrupt(active: ActiveRuns, run_id: str, grace: float) -> None:
             f"Run {run_id} is not under way in this process, so it cannot be interrupted here."
         )
     for driver in family:
-        active.stops[driver.run.id] = AT_ONCE
+        active.stops.interrupt(driver.run.id)
     await asyncio.gather(*(_put_down(active, driver, grace) for driver in family))
-
-
-def go_on(active: ActiveRuns, run_id: str) -> None:
-    """Forget where a run and its descendants were put down, because it is to go on."""
-    for stopped in list(active.stops):
-        if stopped == run_id or stopped.startswith(f"{run_id}."):
-            del active.stops[stopped]
 
 
 async def _put_down(active: ActiveRuns, driver: Driver, grace: float) -> None:

@@ -15,10 +15,10 @@ from detent.engine.derived import derived
 from detent.engine.finishing import finishing
 from detent.engine.flow import Flow
 from detent.engine.journal_reader import load
-from detent.engine.ports import Blob, Cancellation, Clock, Commit, Lease, Store
+from detent.engine.ports import Blob, Cancellation, Clock, Commit, Lease, MarkChange, Store
 from detent.engine.spending import Spending
 from detent.kernel.entries import Body, CalledOff, Entry, Migrated
-from detent.kernel.errors import StoreError
+from detent.kernel.errors import MarkMoved, StoreError
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 
@@ -45,8 +45,8 @@ class Log:
     """Writes one run's journal."""
 
     __slots__ = (
-        "_blobs", "_next_fold", "_owner", "_process", "_turns", "_withheld", "_writing", "clock", "flow",
-        "lease", "run", "spending", "store",
+        "_blobs", "_mark", "_next_fold", "_owner", "_process", "_turns", "_withheld", "_writing", "clock",
+        "flow", "lease", "run", "spending", "store",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +69,7 @@ class Log:
         self._process = process
         self._owner = owner
         self._blobs: tuple[Blob, ...] = ()
+        self._mark: MarkChange | None = None
         self._withheld: tuple[Body, ...] = ()
         self._writing = False
         self._turns: list[asyncio.Future[None]] | None = None
@@ -78,6 +79,10 @@ class Log:
     def keep(self, blob: Blob) -> None:
         """Write a blob with the next commit."""
         self._blobs = (*self._blobs, blob)
+
+    def mark_with_next(self, change: MarkChange) -> None:
+        """Set a mark with the next commit, which raises `MarkMoved` if the mark has another version."""
+        self._mark = change
 
     def withhold(self, *bodies: Body) -> None:
         """Write entries with the next commit, whatever it is; `flush` before anything that may take long."""
@@ -107,6 +112,7 @@ class Log:
 
         Raises:
             Fenced: another worker has taken the run over.
+            MarkMoved: the mark to be set with the entries has another version.
         """
         while self._writing:  # commits of one run are made one at a time
             turn = asyncio.get_running_loop().create_future()
@@ -129,6 +135,9 @@ class Log:
                 bodies = tuple(finishing(self.flow, self.run, bodies, self.keep))
             if bodies:
                 await self._commit(bodies)
+        except MarkMoved:
+            await self.reload()
+            raise
         except StoreError:
             raise  # another worker drives the run, or the store is unavailable: write nothing more
         except Exception:
@@ -187,10 +196,11 @@ class Log:
             fold = run.to_plain()
             self._next_fold = run.seq + FOLD_EVERY
         blobs = self._blobs
+        mark, self._mark = self._mark, None
         size = await self.store.append(
             Commit(
                 lease, after, committed, row, run.status is not Status.RUNNING, ledger, edges, tags,
-                fold, blobs, definition, self._process.alone,
+                fold, blobs, definition, self._process.alone, mark,
             )
         )  # fmt: skip
         if not run.seq % BREATHE_EVERY:  # a store may answer without ever yielding

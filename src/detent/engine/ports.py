@@ -142,6 +142,15 @@ class Blob(NamedTuple):
     body: bytes
 
 
+class MarkChange(NamedTuple):
+    """A mark to be set in the same transaction as a run's entries, by compare-and-set."""
+
+    key: str
+    value: Any
+    expected: int
+    """Its version before; if it has another one, nothing is written (`MarkMoved`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewRun:
     """Everything a store writes when a run is created."""
@@ -163,6 +172,8 @@ class NewRun:
     """Run whose blobs this one refers to as well (a fork)."""
     alone: bool = False
     """No other run is under way in this process: a store may write at once instead of gathering writes."""
+    mark: MarkChange | None = None
+    """A mark that is set with the run, or the run is not created."""
 
 
 class Commit(NamedTuple):
@@ -185,6 +196,8 @@ class Commit(NamedTuple):
     definition: dict[str, Any] | None = None
     alone: bool = False
     """As in `NewRun`."""
+    mark: MarkChange | None = None
+    """A mark that is set with the entries, or nothing is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +241,17 @@ class Store(Protocol):
 
     # Driving
     async def create(self, new: NewRun) -> Lease:
-        """Make a run durable with its first entries; `RunExists` if the id is taken."""
+        """Make a run durable with its first entries and its mark.
+
+        `RunExists` if the id is taken, `MarkMoved` if the mark has another version: nothing is written then.
+        """
 
     async def append(self, commit: Commit) -> int:
-        """Make a commit durable, or raise `Fenced` and write nothing; gives the size of the saved fold."""
+        """Make a commit durable, and return the size of the saved fold.
+
+        `Fenced` if the run was taken over, `MarkMoved` if the commit's mark has another version: nothing is
+        written then.
+        """
 
     async def claim(self, run_id: str, worker: str, dead: Collection[Worker] = ()) -> Lease:
         """Take the run and raise its epoch; `RunBusy` while another worker has it.

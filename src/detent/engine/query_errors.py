@@ -24,7 +24,11 @@ def error_again(facts: Mapping[str, Any]) -> Exception:
     """The error that a query raised when it was first made."""
     if "code" in facts:
         error = ToolError(facts["code"], facts["message"], transient=facts["transient"])
-        return Transient(str(error)) if error.transient else error
+        if not error.transient:
+            return error
+        transient = Transient(str(error))
+        transient.__cause__ = error
+        return transient
     kind = next((kind for kind in _BUILT_IN if kind.__name__ == facts["type"]), RuntimeError)
     return kind(facts["message"])
 

@@ -26,8 +26,76 @@ class Stop(NamedTuple):
         return run.state == self.state or (self.steps is not None and run.steps >= self.steps)
 
 
-AT_ONCE = Stop(steps=0)
-"""The stop of a run that was interrupted, or has reached its stop: it is not taken up here by itself."""
+class StopRequest:
+    """One caller's request to put a run down at a stop."""
+
+    __slots__ = ("run", "stop")
+
+    def __init__(self, stop: Stop) -> None:
+        self.stop = stop
+        self.run: Run | None = None
+        """The run as it stood at the stop, once it was put down there."""
+
+
+class Stops:
+    """Stops asked for in this process, and the runs put down, which it does not take up by itself.
+
+    Every request is met on its own: whoever waits for more than another's stop takes the run up again.
+    """
+
+    def __init__(self) -> None:
+        self._requests: dict[str, list[StopRequest]] = {}
+        self._down: dict[str, bool] = {}
+        """Runs put down, and whether they were interrupted."""
+
+    def __bool__(self) -> bool:
+        return bool(self._requests or self._down)
+
+    def ask(self, run_id: str, stop: Stop) -> StopRequest:
+        """Have a run put down at a stop."""
+        request = StopRequest(stop)
+        self._requests.setdefault(run_id, []).append(request)
+        return request
+
+    def withdraw(self, run_id: str, request: StopRequest) -> None:
+        """Forget a request, met or not."""
+        others = [other for other in self._requests.get(run_id, ()) if other is not request]
+        if others:
+            self._requests[run_id] = others
+        else:
+            self._requests.pop(run_id, None)
+
+    def interrupt(self, run_id: str) -> None:
+        """Have a run put down at once, for all who wait for it."""
+        self._down[run_id] = True
+
+    def interrupted(self, run_id: str) -> bool:
+        """Whether a run was interrupted and has not been taken up since."""
+        return self._down.get(run_id, False)
+
+    def put_down(self) -> list[str]:
+        """Ids of the runs that are put down."""
+        return list(self._down)
+
+    def halts(self, run: Run) -> bool:
+        """Whether a run is put down as it stands; meets the requests for it."""
+        if run.proposal is not None:
+            return False
+        for request in [request for request in self._requests.get(run.id, ()) if request.stop.reached(run)]:
+            request.run = run
+            self.withdraw(run.id, request)
+            self._down.setdefault(run.id, False)
+        return run.id in self._down
+
+    def taken_up(self, run_id: str) -> None:
+        """A run that was put down goes on."""
+        self._down.pop(run_id, None)
+
+    def lift(self, run_id: str) -> None:
+        """A run and its descendants, wherever they were put down, may go on."""
+        for stopped in self.put_down():
+            if stopped == run_id or stopped.startswith(f"{run_id}."):
+                del self._down[stopped]
 
 
 def stop_of(flow: Flow, steps: int, at: Any, after: int | None) -> Stop:

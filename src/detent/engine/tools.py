@@ -15,6 +15,7 @@ from functools import lru_cache
 from types import MappingProxyType, ModuleType
 from typing import Any, Literal, NamedTuple
 
+from detent.engine.user_errors import message_of
 from detent.kernel import checks
 from detent.kernel.errors import ConfigurationError, DetentError, nearest
 from detent.kernel.ids import guessed_root
@@ -190,7 +191,18 @@ class Tool:
 
     def question(self, args: Mapping[str, Any]) -> str | None:
         """What a person is asked before it is performed with these arguments; None: nobody is."""
-        return self.confirm(**args) if callable(self.confirm) else self.confirm
+        if not callable(self.confirm):
+            return self.confirm
+        try:
+            return self.confirm(**args)
+        except Exception as error:
+            if not self.private:
+                raise
+            raise ConfigurationError(f"'confirm' of '{self.name}' failed: {type(error).__name__}.") from None
+
+    def told(self, error: BaseException | None) -> str:
+        """The text of an error of the tool; of a private one only the type, since it may quote arguments."""
+        return type(error).__name__ if self.private else message_of(error)
 
     @property
     def receipt_fields(self) -> frozenset[str]:

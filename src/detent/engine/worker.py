@@ -11,7 +11,6 @@ from detent.engine import cancellation, claims, logger, waking
 from detent.engine.driver import Driver
 from detent.engine.journal_reader import load
 from detent.engine.ports import RunRow, Worker
-from detent.engine.stops import AT_ONCE
 from detent.kernel.errors import (
     Fenced,
     RunBusy,
@@ -135,7 +134,7 @@ async def _take_up(
         await active.store.park(lease)
         del active.dropped[run_id]
     while (room := active.room) > 0:
-        put_down = [run_id for run_id, stop in active.stops.items() if stop == AT_ONCE]
+        put_down = active.stops.put_down()
         claimed = await active.store.take(
             active.leases.me.id, min(room, BATCH), now=active.clock.now(), dead=dead,
             flows=active.flows if flows is None else [*flows],

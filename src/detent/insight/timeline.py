@@ -13,6 +13,7 @@ from detent.insight.visits import AGENT, FALLBACK
 from detent.insight.why import fallback_of
 from detent.kernel.entries import (
     AT_END,
+    AT_END_FAILED,
     AttemptFailed,
     Body,
     CalledOff,
@@ -370,6 +371,8 @@ def _claimed(body: Claimed, entry: Entry) -> Told:
 def _noted(body: Noted, entry: Entry) -> Told:
     if body.topic == VERDICT:
         return str(body.body.get("by")), short(verdict_words(body.body), 300), None
+    if body.topic == AT_END_FAILED:
+        return "engine", f"nothing was performed at its end: {short(str(body.body['error']), 200)}", None
     body_text = f": {value(body.body, 120)}" if body.body else ""
     return "step", f"note {body.topic}{body_text}" + _extra(cost(body.spend)), None
 

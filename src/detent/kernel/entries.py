@@ -20,6 +20,8 @@ CONFIRM = "confirm"
 """Why a run waits for a person's word on an effect, and the beginning of such a hold's name."""
 AT_END = "(end)"
 """Name of the step in the proposal of what a flow has performed before a run ends."""
+AT_END_FAILED = "at_end.failed"
+"""Topic of the note that a flow's `at_end` has raised, or asked for what cannot be performed; has `error`."""
 DENIED, EDITED = "denied", "edited"
 """Beginning of why an effect was skipped: a person said no, or put another in its place."""
 

@@ -193,6 +193,14 @@ class RunExists(StoreError):
         )
 
 
+class MarkMoved(StoreError):
+    """A mark that was to be set in a transaction has another version than expected; nothing was written."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(f"The mark '{key}' was set by another process meanwhile; nothing was written.")
+
+
 class RunBusy(StoreError):
     """Another driver is alive and holds the run."""
 

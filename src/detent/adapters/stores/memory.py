@@ -17,6 +17,7 @@ from detent.engine.ports import (
     EdgeCount,
     Lease,
     LedgerLine,
+    MarkChange,
     NewRun,
     Page,
     RowState,
@@ -26,7 +27,7 @@ from detent.engine.ports import (
     Worker,
 )
 from detent.kernel.entries import Entry
-from detent.kernel.errors import Fenced, RunBusy, RunExists, RunNotFound, StoreUnavailable
+from detent.kernel.errors import Fenced, MarkMoved, RunBusy, RunExists, RunNotFound, StoreUnavailable
 from detent.kernel.plain import copied, decode, encode
 from detent.kernel.status import Status
 
@@ -94,6 +95,7 @@ class MemoryStore:
         """Keep a new run."""
         if new.run_id in self._runs:
             raise RunExists(new.run_id)
+        self._set_with(new.mark)
         run = _Run(next(self._numbers), new)
         if new.blobs_of is not None and new.blobs_of in self._runs:
             run.blobs = set(self._runs[new.blobs_of].blobs)
@@ -112,6 +114,7 @@ class MemoryStore:
         if run.epoch != lease.epoch or len(run.entries) != commit.after:
             raise Fenced(lease.run_id, lease.epoch, commit.after)
         fold = encode(commit.fold) if commit.fold is not None else None  # may refuse: before anything is kept
+        self._set_with(commit.mark)
         run.entries.extend(commit.entries)
         run.now = commit.now
         if commit.park:
@@ -404,6 +407,14 @@ class MemoryStore:
             return False
         self._marks[key] = (encode(value), expected + 1)
         return True
+
+    def _set_with(self, change: MarkChange | None) -> None:
+        """Set the mark of a transaction; first in it, so that nothing else is kept if the mark has moved."""
+        if change is None:
+            return
+        if self._marks.get(change.key, ("", 0))[1] != change.expected:
+            raise MarkMoved(change.key)
+        self._marks[change.key] = (encode(change.value), change.expected + 1)
 
     async def marks(self, prefix: str) -> dict[str, Any]:
         """Marks whose keys begin with a prefix."""

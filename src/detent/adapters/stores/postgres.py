@@ -26,7 +26,7 @@ from detent.adapters.stores.postgres_link import (
     lost,
     repeatable,
 )
-from detent.adapters.stores.postgres_writer import Appending, Creating, Writer
+from detent.adapters.stores.postgres_writer import FIRST_MARK, NEXT_MARK, Appending, Creating, Writer
 from detent.adapters.stores.sql_reads import SqlReads
 from detent.engine.ports import (
     FORGOTTEN_AFTER,
@@ -160,12 +160,6 @@ DELETE FROM $.blob_refs WHERE run IN (SELECT r.number FROM $.runs r WHERE r.upda
 """
 _SWEEP = "DELETE FROM $.blobs b WHERE NOT EXISTS (SELECT 1 FROM $.blob_refs r WHERE r.hash = b.hash)"
 _MARK_SETTER = "SELECT version, setter FROM $.marks WHERE key = %s FOR UPDATE"
-_FIRST_MARK = """
-INSERT INTO $.marks (key, value, version, setter) VALUES (%s, %s, 1, %s) ON CONFLICT DO NOTHING
-"""
-_NEXT_MARK = """
-UPDATE $.marks SET value = %s, version = version + 1, setter = %s WHERE key = %s AND version = %s
-"""
 
 
 class PostgresStore(SqlReads):
@@ -529,9 +523,9 @@ class PostgresStore(SqlReads):
             nonlocal tries
             tries += 1
             if expected == 0:
-                changed = await db.execute(self._s(_FIRST_MARK), (key, text, setter))
+                changed = await db.execute(self._s(FIRST_MARK), (key, text, setter))
             else:
-                changed = await db.execute(self._s(_NEXT_MARK), (text, setter, key, expected))
+                changed = await db.execute(self._s(NEXT_MARK), (text, setter, key, expected))
             if changed.rowcount == 1:
                 return True
             if tries > 1:

@@ -25,8 +25,8 @@ import psycopg
 
 from detent.adapters.stores import rows as shared
 from detent.adapters.stores.postgres_link import Connection, Link, let_go, lock_key, lost, repeatable
-from detent.engine.ports import Blob, Commit, EdgeCount, Lease, LedgerLine, NewRun
-from detent.kernel.errors import Fenced, RunExists, StoreClosed, StoreUnavailable
+from detent.engine.ports import Blob, Commit, EdgeCount, Lease, LedgerLine, MarkChange, NewRun
+from detent.kernel.errors import Fenced, MarkMoved, RunExists, StoreClosed, StoreUnavailable
 
 LARGEST_BATCH = 2000
 LARGEST_BYTES = 16 << 20
@@ -58,6 +58,14 @@ ON CONFLICT (flow, day, frm, "to", shard) DO UPDATE SET count = e.count + exclud
     seconds = e.seconds + excluded.seconds, fastest = least(e.fastest, excluded.fastest),
     slowest = greatest(e.slowest, excluded.slowest), tokens = e.tokens + excluded.tokens,
     cost_usd = e.cost_usd + excluded.cost_usd
+"""
+
+
+FIRST_MARK = """
+INSERT INTO $.marks (key, value, version, setter) VALUES (%s, %s, 1, %s) ON CONFLICT DO NOTHING
+"""
+NEXT_MARK = """
+UPDATE $.marks SET value = %s, version = version + 1, setter = %s WHERE key = %s AND version = %s
 """
 
 
@@ -158,6 +166,8 @@ class Statements:
             INSERT INTO $.blob_refs (run, hash)
             SELECT %s, b.hash FROM $.blob_refs b JOIN $.runs r ON r.number = b.run WHERE r.id = %s
             ON CONFLICT DO NOTHING""")
+        self.first_mark = sql(FIRST_MARK)
+        self.next_mark = sql(NEXT_MARK)
         self.stands_at = sql("SELECT number, owner, epoch FROM $.runs WHERE id = %s")
         self.lines = sql("""
             SELECT seq, at, epoch, kind, body FROM $.entries
@@ -167,9 +177,13 @@ class Statements:
 class Job:
     """A write under way, and whether an earlier attempt may have succeeded."""
 
-    __slots__ = ("entries", "error", "future", "in_doubt", "key", "result", "size")
+    __slots__ = ("entries", "error", "future", "in_doubt", "key", "mark", "result", "size")
 
-    def __init__(self, key: Any, entries: list[tuple[Any, ...]], size: int) -> None:
+    def __init__(
+        self, key: Any, entries: list[tuple[Any, ...]], size: int, mark: MarkChange | None = None
+    ) -> None:
+        self.mark = mark
+        """A mark to be set with it. Such a job has a transaction of its own, which it may have to undo."""
         self.key = key
         """Jobs with the same key never share a transaction."""
         self.entries = entries
@@ -192,6 +206,7 @@ class Creating(Job):
             new.run_id,
             [(e.seq, e.at, e.epoch, e.kind, shared.body_of(e)) for e in new.entries],
             len(definition or ""),
+            new.mark,
         )
         self.new = new
         self.definition = definition
@@ -210,13 +225,16 @@ class Appending(Job):
             commit.lease.key,
             [(e.seq, e.at, e.epoch, e.kind, shared.body_of(e)) for e in commit.entries],
             len(self.fold or "") + sum(len(blob.body) for blob in commit.blobs),
+            commit.mark,
         )
 
     @property
     def is_plain(self) -> bool:
         """Whether it has nothing but entries and counted moves."""
         commit = self.commit
-        return not (commit.ledger or commit.tags or commit.blobs or self.fold or self.definition)
+        return not (
+            commit.ledger or commit.tags or commit.blobs or commit.mark or self.fold or self.definition
+        )
 
 
 class Writer:
@@ -275,7 +293,10 @@ class Writer:
         size = 0
         while self._waiting and len(jobs) < LARGEST_BATCH and size < LARGEST_BYTES:
             job = self._waiting.popleft()
-            if job.key in keys:
+            if job.mark is not None and not jobs and not later:
+                return [job]
+            if job.key in keys or job.mark is not None:
+                keys.add(job.key)  # later jobs of the run stay behind it
                 later.append(job)
             else:
                 keys.add(job.key)
@@ -391,11 +412,24 @@ class Writer:
                 await self._settle_appending(db, job)
         if created or advanced:
             await self._write_rest(db, created, advanced)
+            if (mark := jobs[0].mark) is not None and not await self._set_mark(db, mark):
+                await db.execute(b"ROLLBACK")
+                jobs[0].result, jobs[0].error = None, MarkMoved(mark.key)
+                return
         self._committing = True
         commit = await db.execute(b"COMMIT")
         if commit.statusmessage != "COMMIT":
             raise StoreUnavailable("The server undid a transaction instead of committing it.")
         self.transactions += 1
+
+    async def _set_mark(self, db: Connection, mark: MarkChange) -> bool:
+        """Set a mark in the transaction under way; False when it has another version."""
+        text, setter = shared.written(mark.value), secrets.token_hex(8)
+        if mark.expected == 0:
+            changed = await db.execute(self._sql.first_mark, (mark.key, text, setter))
+        else:
+            changed = await db.execute(self._sql.next_mark, (text, setter, mark.key, mark.expected))
+        return changed.rowcount == 1
 
     async def _advance_plainly(self, db: Connection, jobs: Sequence[Appending]) -> None:
         """The same for plain appends, in one statement and so in one round trip."""

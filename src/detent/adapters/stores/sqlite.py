@@ -52,6 +52,7 @@ from detent.engine.ports import (
     Commit,
     EdgeCount,
     Lease,
+    MarkChange,
     NewRun,
     Page,
     RunQuery,
@@ -62,6 +63,7 @@ from detent.engine.ports import (
 from detent.kernel.entries import Entry
 from detent.kernel.errors import (
     Fenced,
+    MarkMoved,
     RunBusy,
     RunExists,
     RunNotFound,
@@ -283,6 +285,7 @@ class SQLiteStore(SqlReads):
 
         def work(batch: Batch) -> Lease:
             db = batch.connection
+            _check_mark(db, new.mark)
             try:
                 cursor = db.execute(
                     INSERT_RUN,
@@ -314,6 +317,8 @@ class SQLiteStore(SqlReads):
                     "WHERE run = (SELECT number FROM runs WHERE id = ?)",
                     (number, new.blobs_of),
                 )
+            if new.mark is not None:
+                _set_mark(db, new.mark.key, shared.written(new.mark.value), new.mark.expected)
             return Lease(new.run_id, 1, len(new.entries), number)
 
         lease = await (self._write_alone(work) if new.alone else self._write(work))
@@ -361,6 +366,7 @@ class SQLiteStore(SqlReads):
     ) -> int:
         db, lease = batch.connection, commit.lease
         number = lease.key
+        _check_mark(db, commit.mark)
         if db.execute(ADVANCE_AND_PARK if commit.park else ADVANCE, values).rowcount != 1:
             raise Fenced(lease.run_id, lease.epoch, commit.after)
         self._insert_entries(db, number, commit.entries, bodies)
@@ -380,6 +386,8 @@ class SQLiteStore(SqlReads):
                 "INSERT OR IGNORE INTO definitions VALUES (?, ?)",
                 (commit.now.fingerprint, shared.written(commit.definition)),
             )
+        if commit.mark is not None:
+            _set_mark(db, commit.mark.key, shared.written(commit.mark.value), commit.mark.expected)
         if fold is None:
             return 0
         db.execute("INSERT OR REPLACE INTO folds VALUES (?, ?)", (number, fold))
@@ -616,19 +624,26 @@ class SQLiteStore(SqlReads):
     async def set_mark(self, key: str, value: Any, expected: int) -> bool:
         """Set a mark if its version is the expected one."""
         text = shared.written(value)
+        return await self._write(lambda batch: _set_mark(batch.connection, key, text, expected))
 
-        def work(batch: Batch) -> bool:
-            db = batch.connection
-            if expected == 0:
-                changed = db.execute("INSERT OR IGNORE INTO marks VALUES (?, ?, 1)", (key, text))
-            else:
-                changed = db.execute(
-                    "UPDATE marks SET value = ?, version = version + 1 WHERE key = ? AND version = ?",
-                    (text, key, expected),
-                )
-            return changed.rowcount == 1
 
-        return await self._write(work)
+def _check_mark(db: sqlite3.Connection, change: MarkChange | None) -> None:
+    """Refuse a transaction whose mark has moved, before anything is written: other jobs share it."""
+    if change is not None:
+        row = db.execute("SELECT version FROM marks WHERE key = ?", (change.key,)).fetchone()
+        if (0 if row is None else row[0]) != change.expected:
+            raise MarkMoved(change.key)
+
+
+def _set_mark(db: sqlite3.Connection, key: str, text: str, expected: int) -> bool:
+    if expected == 0:
+        changed = db.execute("INSERT OR IGNORE INTO marks VALUES (?, ?, 1)", (key, text))
+    else:
+        changed = db.execute(
+            "UPDATE marks SET value = ?, version = version + 1 WHERE key = ? AND version = ?",
+            (text, key, expected),
+        )
+    return changed.rowcount == 1
 
 
 def _sql(statement: str) -> str:

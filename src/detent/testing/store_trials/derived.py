@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from detent.engine.offloaded import blob_of
-from detent.engine.ports import Store
-from detent.kernel.errors import StoreError
+from detent.engine.ports import MarkChange, RunQuery, Store
+from detent.kernel.errors import Fenced, MarkMoved, RunExists, RunNotFound, StoreError
 from detent.kernel.status import Status
 from detent.testing.store_trials.builders import (
     T0,
@@ -14,6 +14,7 @@ from detent.testing.store_trials.builders import (
     blob,
     commit,
     edge,
+    everything,
     line,
     new,
     now,
@@ -222,6 +223,43 @@ class BesideTrials(Trials):
         await asyncio.gather(*(setter(f"s{index}") for index in range(8)))
         assert {version: len(names) for version, names in wins.items()} == dict.fromkeys(range(1, 13), 1)
         assert await store.mark("m") == (wins[12][0], 12)
+
+    @trial
+    async def test_a_run_is_created_with_its_mark_or_not_at_all(self, store: Store) -> None:
+        await store.create(new("r1", mark=MarkChange("m", "r1", 0)))
+        assert await store.mark("m") == ("r1", 1)
+        for expected in (0, 2):
+            error = await refused(MarkMoved, store.create(new("r2", mark=MarkChange("m", "r2", expected))))
+            assert error.key == "m"
+        await refused(RunNotFound, store.row("r2"))
+        await refused(RunExists, store.create(new("r1", mark=MarkChange("m", "another r1", 1))))
+        assert await store.mark("m") == ("r1", 1)
+        await store.create(new("r2", alone=True, mark=MarkChange("m", "r2", 1)))
+        assert await store.mark("m") == ("r2", 2)
+
+    @trial
+    async def test_entries_are_written_with_their_mark_or_not_at_all(self, store: Store) -> None:
+        lease = await store.create(new("r1"))
+        before = await everything(store, "r1")
+        await refused(MarkMoved, store.append(commit(lease, 1, mark=MarkChange("m", "r1", 1))))
+        assert (await everything(store, "r1"), await store.mark("m")) == (before, (None, 0))
+        await refused(Fenced, store.append(commit(lease, 7, mark=MarkChange("m", "r1", 0))))
+        assert await store.mark("m") == (None, 0)
+        await store.append(commit(lease, 1, mark=MarkChange("m", "r1", 0)))
+        assert ((await store.row("r1")).seq, await store.mark("m")) == (2, ("r1", 1))
+
+    @trial
+    async def test_of_many_runs_created_with_one_mark_one_is_there(self, store: Store) -> None:
+        """The refused ones share transactions with others, which are written."""
+        tries = [store.create(new(f"r{n}", mark=MarkChange("m", f"r{n}", 0))) for n in range(10)]
+        others = [store.create(new(f"o{n}")) for n in range(10)]
+        mixed = [work for pair in zip(tries, others, strict=True) for work in pair]
+        results = await asyncio.gather(*mixed, return_exceptions=True)
+        assert sum(isinstance(result, MarkMoved) for result in results[::2]) == 9
+        assert not [result for result in results[1::2] if isinstance(result, BaseException)]
+        rows = (await store.rows(RunQuery())).rows
+        holder, _ = await store.mark("m")
+        assert {row.id for row in rows} == {holder, *(f"o{n}" for n in range(10))}
 
     @trial
     async def test_marks_are_listed_by_how_they_begin(self, store: Store) -> None:

@@ -34,13 +34,13 @@ FIGURES: dict[str, tuple[str, dict[str, tuple[int, int]]]] = {
         "50 of 56",
         {
             "01-extract-serial": (42, 42),
-            "02-check-warranty": (31, 29),
-            "03a-valid-warranty": (23, 22),
+            "02-check-warranty": (31, 30),
+            "03a-valid-warranty": (22, 21),
             "03b-device-not-found": (2, 2),
             "03c-expired-warranty": (5, 5),
             "03d-request-serial": (9, 8),
-            "04-out-of-scope": (3, 3),
-            "05-send-confirmation": (23, 23),
+            "04-out-of-scope": (4, 4),
+            "05-send-confirmation": (22, 21),
         },
     ),
 }

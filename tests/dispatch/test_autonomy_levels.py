@@ -252,7 +252,7 @@ class TestValidator:
             (lambda inputs, proposal: (False,), False, None),
             (lambda inputs, proposal: None, False, None),
             (later, False, ["/kind is not what the text says"]),
-            (raises, False, ["the validator failed: KeyError"]),
+            (raises, False, ["the validator failed: KeyError: 'nothing'"]),
         ],
     )  # fmt: skip
     async def test_a_validator_answers_in_many_ways(self, quick, validator, accepts, verdict):

@@ -215,6 +215,22 @@ class TestAfterAFailedEffect:
         assert (world.ran, run.status) == ([], Status.SUCCEEDED)
         assert run.data == {"exit_code": 1, "stdout": "not published"}
 
+    @pytest.mark.parametrize("level", LEVELS)
+    async def test_what_was_left_out_is_not_done(self, bench, level):
+        """One effect fails, its neighbour is left out, and the agent says that all is well."""
+
+        async def work(ctx):
+            ctx.propose("write", text="y")
+            return {"exit_code": 0, "stdout": "by code"}
+
+        world = World(fails=("bad",))
+        claim = {"output": {"exit_code": 0, "stdout": "all done"}, "repeat": True}
+        executor = scripted(calls(run("bad"), write("y")), claim)
+        flow = running(world, work, side=AgentSide(rounds=2))
+        engine = await bench.engine(flow, dispatch=settings(executor, agent(level)))
+        done = await engine.run("flow")
+        assert (world.ran, done.data["stdout"]) == (["write y"], "by code")
+
 
 class TestConfirmedByTheHandler:
     @pytest.mark.parametrize("repeats", [2, 3])

@@ -262,7 +262,7 @@ class AgentVisit:
         """The answer of an agent that has done nothing of a step with effects, if it may."""
         acting = self.rounds > 0 and bool(self.plan.contract.effects) and not self.ctx.scope
         failed = isinstance(answer, Mapping) and answer.get("success") is False
-        tried = any("code" not in act.settled for act in self.acts)  # or a person has decided against it
+        tried = any(act.happened or _is_no(act) for act in self.acts)
         if tried or failed or not acting or not self.judges.quick:
             return answer
         may = agent_side(self.plan.step).may_abstain
@@ -294,7 +294,7 @@ class AgentVisit:
             acts = [act for act in self.acts if (act.asked or act.effect).tool == tool.name]
             if any(act.happened for act in acts):
                 continue
-            denied = any("code" not in act.settled for act in acts)
+            denied = any(_is_no(act) for act in acts)
             problems += [
                 f"/{field}: only '{tool.name}' can tell, and it was not performed"
                 + ("; leave it empty" if denied else "")
@@ -380,7 +380,7 @@ class AgentVisit:
             return True
         if agent_side(self.plan.step).rounds is not None:
             return False
-        done = {(act.asked or act.effect).tool for act in self.acts if "code" not in act.settled}
+        done = {(act.asked or act.effect).tool for act in self.acts if act.happened or _is_no(act)}
         return done.union(effect.tool for effect in coming).issuperset(self.plan.contract.effects)
 
     def _round_over(self) -> None:

@@ -438,8 +438,8 @@ async def _runs(ctx):
 
 
 class TestCommits:
-    @pytest.mark.parametrize(("level", "most"), [("consultant", 3), ("approver", 3), ("collaborator", 4)])
-    async def test_one_query_and_one_effect_take_three_commits(self, bench, level, most):
+    @pytest.mark.parametrize("level", LEVELS)
+    async def test_one_query_and_one_effect_take_three_commits(self, bench, level):
         world = World()
         executor = scripted(calls(("read", {})), calls(("run", {"command": "make test"})))
         engine = await bench.engine(running(world), dispatch=settings(executor, agent(level)))
@@ -453,8 +453,25 @@ class TestCommits:
         engine.store.append = counting
         run = await engine.run("flow")
         visit = [kinds for kinds in commits if "started" not in kinds]
-        assert len(visit) <= most, visit
+        assert len(visit) <= 3, visit
         assert (await kinds(engine, run.id)).count("moved") == 1
+
+    @pytest.mark.parametrize("agrees", [True, False])
+    async def test_a_handler_run_in_advance_is_not_run_again_for_the_comparison(self, bench, agrees):
+        """It pays for an answer, once, and what it says holds whether the agent agrees or not."""
+        paid: list[int] = []
+
+        async def work(ctx):
+            command = await ctx.once("which", lambda: paid.append(1) or "make test")
+            done = ctx.propose("run", command=command)
+            return {"exit_code": done.exit_code, "stdout": done.stdout}
+
+        world = World()
+        command = "make test" if agrees else "rm"
+        executor = scripted(calls(("read", {})), calls(("run", {"command": command})))
+        engine = await bench.engine(running(world, work), dispatch=settings(executor, agent()))
+        run = await engine.run("flow")
+        assert (world.ran, run.data["stdout"], paid) == (["make test"], "make test in .", [1])
 
     async def test_an_answer_without_effects_takes_one_commit(self, bench):
         world = World()

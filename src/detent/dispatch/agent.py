@@ -92,6 +92,10 @@ class Call(NamedTuple):
     refusal: Refusal | None = None
 
 
+async def _nothing() -> None:
+    """Nothing needs to be prepared."""
+
+
 @dataclass
 class Judges:
     """Who judges what the agent does; each raises to stop it."""
@@ -103,10 +107,12 @@ class Judges:
     """The agent is asked again after a round."""
     proposal: Callable[[Proposal], Awaitable[None]]
     """Checks a final proposal against the run; raises `OutputSchemaValidationError`."""
-    quick: bool = False
-    """No code of the project runs for a judgement, so that a reply may be committed after it."""
+    trusted: bool = False
+    """The agent's acts and words are not compared with anybody else's."""
     ready: Callable[[], bool] = lambda: False
-    """Whether the end of the visit can be judged without running code of the project."""
+    """Whether a judgement runs no code of the project, so that a reply may be committed after it."""
+    prepare: Callable[[], Awaitable[None]] = _nothing
+    """Called while nothing waits to be committed: runs the code that coming judgements need."""
     question: Callable[[str, Effect], str | None] = lambda key, effect: None
     """What the handler would have a person asked before an effect."""
 
@@ -228,7 +234,7 @@ class AgentVisit:
         if not reply.live:
             self._walk_through(reply.record.get("acted", ()))
         calls = reply.calls() if len(self.tools) else None
-        if not self.judges.quick:
+        if not self.judges.ready():
             await self.driver.log.flush()
         try:
             if calls is not None:
@@ -263,7 +269,7 @@ class AgentVisit:
         acting = self.rounds > 0 and bool(self.plan.contract.effects) and not self.ctx.scope
         failed = isinstance(answer, Mapping) and answer.get("success") is False
         tried = any(act.happened or _is_no(act) for act in self.acts)
-        if tried or failed or not acting or not self.judges.quick:
+        if tried or failed or not acting or not self.judges.trusted:
             return answer
         may = agent_side(self.plan.step).may_abstain
         known = None
@@ -285,7 +291,7 @@ class AgentVisit:
         Raises:
             OutputSchemaValidationError: the output holds it.
         """
-        if not self.acts or not self.judges.quick or not isinstance(claimed, Mapping):
+        if not self.acts or not self.judges.trusted or not isinstance(claimed, Mapping):
             return
         contract = self.plan.contract
         founded = known_fields(self.plan.step, contract.output, self.acts, arguments=False)
@@ -368,6 +374,8 @@ class AgentVisit:
         )
         if (failure := self._refusals(calls)) is not None:
             return failure
+        if self.durable and self.rounds and self.plan.contract.effects and not self.acts:
+            await self.judges.prepare()
         if acts_now and self._acted_out():
             return await self._concluded(self.acts[performed:])
         if acts_now:

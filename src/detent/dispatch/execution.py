@@ -304,6 +304,7 @@ class Execution:
         judges = Judges(
             self._judge_round if durable else _no_judge, self._round_over, self._check_proposal, trusted,
             lambda: trusted or (self.step.validator is None and self.own_code.ready),
+            self._prepare,
             self.own_code.question,
         )  # fmt: skip
         self.visit = AgentVisit(
@@ -315,6 +316,15 @@ class Execution:
             return await self.visit.ask()
         finally:
             self.ctx.cap = None
+
+    async def _prepare(self) -> None:
+        """Run the handler for the comparison before the agent acts: its replies then need not be committed
+        before each judgement.
+        """
+        compared = self.level is AutonomyLevel.COLLABORATOR and self.step.validator is None
+        if compared and agent_side(self.step).dialect is None:
+            await self.driver.log.flush()
+            await self.own_code.prepare()
 
     async def _judge_round(self, effects: Sequence[Effect], number: int) -> int:
         """Judge effects that the agent asks for; gives how many may be performed before asking again."""

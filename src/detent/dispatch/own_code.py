@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from detent.dispatch.agent_tools import FATAL
 from detent.dispatch.equivalence import Discrepancy
 from detent.dispatch.gate import Side
 from detent.dispatch.matching import Match, effect_differences, match, normal, placed_rules
@@ -19,7 +20,7 @@ from detent.engine.confirmation import DENIED
 from detent.engine.effects import AFTER_FAILURE
 from detent.engine.outcome import Effect
 from detent.engine.step_failures import StepFailed
-from detent.engine.trial_context import TrialContext, TrialPaused
+from detent.engine.trial_context import CannotCheck, TrialContext, TrialPaused
 from detent.kernel.effect_key import action_of, effect_key, occurrence_of
 
 if TYPE_CHECKING:
@@ -70,6 +71,18 @@ class OwnCode:
     def ready(self) -> bool:
         """What the handler does is known to its end."""
         return self.rehearsed is not None and self.rehearsed.side is not None
+
+    async def prepare(self) -> None:
+        """Run the handler in a trial in advance; if it fails now, it is run again when it is needed."""
+        if self.rehearsed is None:
+            try:
+                await self.rehearse()
+            except CannotCheck:
+                return
+            except FATAL:
+                raise
+            except Exception:
+                return
 
     async def rehearse(self) -> Rehearsed:
         """Run the handler in a trial; once, if it does not wait for receipts."""

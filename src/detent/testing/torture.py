@@ -52,6 +52,12 @@ SIDE_BY_SIDE = 3
 """Processes under way in the first round."""
 
 
+STILL_RUNNING = "cannot be stopped"
+"""What the question about an effect says that may happen after it was asked."""
+PATIENCE = 10.0
+"""Seconds given to such an effect before it is said not to have happened."""
+
+
 @dataclass(slots=True)
 class Report:
     """What was done, and what was wrong afterwards."""
@@ -389,11 +395,22 @@ class Torturer:
             self.report.settled["continue"] += 1
             return
         effect = name.removeprefix("effect:")
-        there = self.world.occurrences(key=f"{run_id}:{effect}")
+        there = await self._looked_for(run_id, name, effect)
         how = HAPPENED if there else AGAIN
         receipt = there[0].receipt if there else None
         await self.engine.resolve(run_id, how, hold=token, receipt=receipt, drive=False)
         self.report.settled[how] += 1
+
+    async def _looked_for(self, run_id: str, name: str, effect: str) -> list[Any]:
+        """The occurrences of an effect in doubt; one that may still be running is given time to happen."""
+        hold = (await self.engine.get(run_id)).holds.get(name)
+        running = hold is not None and STILL_RUNNING in hold.question
+        deadline = time.monotonic() + (PATIENCE if running else 0.0)
+        while not (there := list(self.world.occurrences(key=f"{run_id}:{effect}"))):
+            if time.monotonic() >= deadline:
+                break
+            await asyncio.sleep(0.1)
+        return there
 
     async def _until_ended(self, alive: Sequence[int], wanted: Sequence[str] = ()) -> None:
         """Wait until no run is open, as long as anything still moves."""

@@ -78,7 +78,7 @@ def order(number: int) -> dict[str, Any]:
 
 
 class Model:
-    """The server: `replies` are given in order, the last one for ever."""
+    """The server: `replies`, or what they make of a request, are given in order, the last one for ever."""
 
     def __init__(self, *replies: Any) -> None:
         self.replies = list(replies)
@@ -89,6 +89,7 @@ class Model:
         """The next reply in the protocol's form."""
         self.asked.append(body)
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        reply = reply(body) if callable(reply) else reply
         message = {"role": "assistant", "content": json.dumps(reply)}
         return {
             "model": "tiny",

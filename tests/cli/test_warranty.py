@@ -331,27 +331,58 @@ ARMS = "{code: {share: 50}, llm: {share: 50, steps: {01-extract-serial: {mode: a
     [
         AGENT,
         "orchestration: {router: {strategy: llm}}",
-        "orchestration: {use_step_orchestrator: false}",
         f"orchestration: {{router: {{experiment: {{name: first, arms: {ARMS}}}}}}}",
     ],
 )
-def test_a_model_that_is_not_there_ends_with_3_where_it_would_be_asked(desk, detent, closed_port, config):
+def test_a_model_that_is_not_there_is_named_first_and_code_does_the_work(desk, detent, closed_port, config):
+    """W-66"""
+    server = f"model: {{provider: llamacpp, id: small, base_url: 'http://127.0.0.1:{closed_port}/v1'}}"
+    (desk / "config.yaml").write_text(f"{config}\n{server}\n")
+    said = detent("run", "warranty", "--once")
+    assert said.code == 0, said
+    first = next(line for line in said.err.splitlines() if not line.startswith("Hint"))
+    assert first.startswith("The model 'llamacpp' cannot be asked: there is no answer at "), said.err
+    assert "Code performs instead: " in first
+    assert not list((desk / "mail/inbox").glob("*.eml"))
+
+
+@pytest.mark.parametrize(
+    ("config", "by"),
+    [
+        (f"{AGENT}\nrequire_model: true", "require_model"),
+        ("orchestration: {use_step_orchestrator: false}", "legacy"),
+    ],
+)
+def test_a_model_that_is_required_and_not_there_ends_with_3(desk, detent, closed_port, config, by):
     """W-66"""
     server = f"model: {{provider: llamacpp, id: small, base_url: 'http://127.0.0.1:{closed_port}/v1'}}"
     (desk / "config.yaml").write_text(f"{config}\n{server}\n")
     said = detent("run", "warranty", "--once")
     assert said.code == 3, said
     assert f"there is no answer at 127.0.0.1:{closed_port}" in said.err
+    assert by in said.err
     assert len(list((desk / "mail/inbox").glob("*.eml"))) == 7
-    if config == AGENT:
+    if by == "require_model":
         forced = detent("run", "warranty", "--once", "--mode", "01-extract-serial=deterministic")
         assert forced.code == 0, forced
 
 
-def test_a_model_without_its_key_ends_with_3(desk, detent, monkeypatch):
+def test_a_provider_without_a_model_id_is_no_agent_and_costs_no_trust(desk, detent, closed_port):
+    server = f"model: {{provider: vllm, base_url: 'http://127.0.0.1:{closed_port}/v1'}}"
+    (desk / "config.yaml").write_text(f"{AGENT}\n{server}\n")
+    said = detent("run", "warranty", "--once")
+    assert said.code == 0, said
+    first = said.err.splitlines()[0]
+    assert "none is named" in first, said.err
+    assert "01-extract-serial" in first, said.err
+    shown = detent("steps", "show", "warranty/01-extract-serial")
+    assert "lowered" not in shown.out, shown.out
+
+
+def test_a_required_model_without_its_key_ends_with_3(desk, detent, monkeypatch):
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     model = "model: {provider: openai, id: small, api_key_env: NO_SUCH_KEY}"
-    (desk / "config.yaml").write_text(f"{AGENT}\n{model}\n")
+    (desk / "config.yaml").write_text(f"{AGENT}\n{model}\nrequire_model: true\n")
     said = detent("run", "warranty", "--once")
     assert (said.code, "NO_SUCH_KEY is not set" in said.err) == (3, True)
 

@@ -149,7 +149,7 @@ def test_deterministic_asks_no_agent_and_needs_no_model(desk, detent, config, st
     """The model's key is missing, which would end with 3; and the run says so for good."""
     key = "model: {provider: hosted}\nmodels: {hosted: {kind: openai, base_url: 'http://127.0.0.1:9/v1', "
     key += "model_id: m, api_key_env: NO_SUCH_KEY}}\n"
-    (desk / "config.yaml").write_text(config.replace(MODEL, "\n" + key))
+    (desk / "config.yaml").write_text(config.replace(MODEL, "\n" + key) + "require_model: true\n")
     assert detent(*NAMED, "-q").code == 3
     said = detent(*NAMED, "--deterministic", "--json")
     assert (said.code, said.err) == (0, "")

@@ -12,7 +12,7 @@ from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.dispatch.config import StepConfig
 from detent.dispatch.dispatcher import DispatchSettings
-from detent.dispatch.evidence import EvidenceRules
+from detent.dispatch.evidence import ByLevel, EvidenceRules
 from detent.dispatch.result import DispatchResult
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
@@ -173,6 +173,10 @@ def again(output: Any, **more: Any) -> dict[str, Any]:
     return {"output": output, "repeat": True, **more}
 
 
+UNAUDITED = EvidenceRules(audit=ByLevel(0.0, 0.0), recheck=0)
+"""The rules as shipped, but without audits and rechecks, which would call handlers in some visits."""
+
+
 def settings(
     executor: Any = None,
     config: StepConfig | None = None,
@@ -187,7 +191,7 @@ def settings(
     if config is not None:
         said[step] = config
     source = executor if executor is None or hasattr(executor, "make") else ScriptedSource(executor)
-    rules = evidence or EvidenceRules()
+    rules = evidence or UNAUDITED
     return DispatchSettings(steps=said, executors=source, evidence=rules, **more)
 
 

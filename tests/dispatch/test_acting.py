@@ -374,7 +374,7 @@ class TestFallback:
         await engine.release(run.id, answer, hold=run.token("diverged"))
         run = await engine.finish(run.id)
         (figures,) = agreement([(run.id, await journal(engine, run.id))])
-        assert (figures.series.model_id, figures.hard) == ("sloppy", 1)
+        assert (figures.series.model_id, figures.unusable) == ("sloppy", {"outage": 1})
         if answer == "code":
             assert (run.status, world.ran) == (Status.SUCCEEDED, ["rm", "make test"])
             assert run.data["stdout"] == "make test in ."

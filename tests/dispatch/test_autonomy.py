@@ -17,7 +17,7 @@ LOWEST_FIRST = [
 def test_reasons_and_checks_are_closed():
     assert {reason.value for reason in FallbackReason} == {
         "exception", "timeout", "schema_violation", "validation_failure",
-        "no_executor", "no_intent", "operator", "budget",
+        "no_executor", "no_intent", "operator", "budget", "prose_unreviewed",
     }  # fmt: skip
     assert {check.value for check in Check} == {"validator", "compare", "contract", "none"}
     assert {mode.value for mode in StepMode} == {"deterministic", "agent"}

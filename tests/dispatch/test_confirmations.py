@@ -283,7 +283,7 @@ class TestAPersonsNo:
         assert world.ran == []
         assert run.status is (Status.SUCCEEDED if caught else Status.FAILED)
         figures = agreement([(run.id, await journal(engine, run.id))])
-        assert [(each.n, each.hard) for each in figures] == ([(0, 0)] if caught else [])
+        assert [(each.n, each.unusable) for each in figures] == ([(0, {})] if caught else [])
         if caught:
             assert (await result_of(engine, run.id)).mode_used.value == "agent"
 

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from detent.dispatch.autonomy import AutonomyLevel
 from detent.dispatch.evidence import (
+    ByLevel,
     Demotion,
     EvidenceRules,
-    Tally,
+    Power,
     Verdict,
     below,
     verdict_of,
@@ -19,18 +20,7 @@ from detent.dispatch.evidence import (
 )
 from detent.kernel.errors import ConfigurationError
 
-LETTERS = {"a": Verdict.AGREED, "d": Verdict.DIFFERED, "h": Verdict.HARD, "u": Verdict.UNCHECKED}
-
-
-def tally(letters: str, keep: int = 50) -> Tally:
-    """A tally of these verdicts, oldest first."""
-    made = Tally()
-    for letter in letters:
-        made = made.after(LETTERS[letter], keep)
-    return made
-
-
-# -- the interval -------------------------------------------------------------------------------------------
+LETTERS = {"a": Verdict.AGREED, "d": Verdict.DIFFERED, "h": Verdict.OUTAGE, "u": Verdict.UNCHECKED}
 
 
 @pytest.mark.parametrize(
@@ -79,9 +69,9 @@ def test_of_nothing_nothing_is_known():
         ({"mode_used": "agent", "check": "none"}, Verdict.UNCHECKED),
         ({"mode_used": "deterministic"}, None),
         ({"fallback_used": True, "fallback_reason": "validation_failure"}, Verdict.DIFFERED),
-        ({"fallback_used": True, "fallback_reason": "exception"}, Verdict.HARD),
-        ({"fallback_used": True, "fallback_reason": "timeout"}, Verdict.HARD),
-        ({"fallback_used": True, "fallback_reason": "schema_violation"}, Verdict.HARD),
+        ({"fallback_used": True, "fallback_reason": "exception"}, Verdict.OUTAGE),
+        ({"fallback_used": True, "fallback_reason": "timeout"}, Verdict.OUTAGE),
+        ({"fallback_used": True, "fallback_reason": "schema_violation"}, Verdict.REFUSED),
         ({"fallback_used": True, "fallback_reason": "no_executor"}, None),
         ({"fallback_used": True, "fallback_reason": "no_intent"}, None),
         ({"fallback_used": True, "fallback_reason": "operator"}, None),
@@ -97,82 +87,15 @@ def test_each_shape_of_a_record_says_one_thing_about_the_agent(record, verdict):
     [
         ({"side": "agent", "outcome": "agreed"}, Verdict.AGREED),
         ({"side": "handler", "outcome": "differed"}, Verdict.DIFFERED),
-        ({"side": "agent", "outcome": "failed", "reason": "timeout"}, Verdict.HARD),
+        ({"side": "agent", "outcome": "failed", "reason": "timeout"}, Verdict.OUTAGE),
         ({"side": "agent", "outcome": "failed", "reason": "budget"}, None),
         ({"side": "agent", "outcome": "failed", "reason": "no_executor"}, None),
         ({"side": "handler", "outcome": "failed", "reason": "exception"}, None),
         ({}, None),
     ],
 )
-def test_a_shadow_that_failed_counts_only_when_the_agent_failed_hard(note, verdict):
+def test_a_shadow_that_failed_counts_only_when_the_agent_failed(note, verdict):
     assert verdict_of_shadow(note) is verdict
-
-
-# -- tallies ------------------------------------------------------------------------------------------------
-
-
-def test_a_tally_counts_and_remembers_only_the_latest():
-    made = tally("aadhu" + "a" * 60)
-    assert (made.n, made.agreed, made.differed, made.hard) == (64, 62, 1, 1)
-    assert made.recent == "a" * 50
-    assert made.agreement == 62 / 64
-    assert Tally().agreement is None
-
-
-def test_an_unchecked_answer_is_no_evidence_of_agreement():
-    assert tally("uuu") == Tally(asked="uuu")
-
-
-def test_a_tally_can_be_written_down_and_read_back():
-    made = tally("aadhu")
-    assert made.to_plain() == {"n": 4, "agreed": 2, "hard": 1, "recent": "aadh", "asked": "aadhu"}
-    assert Tally.from_plain(made.to_plain()) == made
-    assert Tally.from_plain(None) == Tally() == Tally.from_plain(Tally().to_plain())
-
-
-@pytest.mark.parametrize("plain", [{"n": 1, "agreed": 2}, {"n": 1, "recent": "aa"}, {"n": 1, "recent": "x"}])
-def test_a_tally_that_cannot_be_is_refused(plain):
-    with pytest.raises(ValueError, match="tally"):
-        Tally.from_plain(plain)
-
-
-def test_drift_is_a_bad_window_in_a_good_series():
-    rules = EvidenceRules()
-    good = "a" * 200
-    assert not tally(good + "d" * 4).drifts(rules)  # 16 of the last 20 is 0.8, not below
-    assert tally(good + "d" * 5).drifts(rules)  # 15 of the last 20, 200 of 205 over all
-    assert not tally("a" * 90 + "d" * 5).drifts(rules)  # the series is not above 0.95 itself
-    assert not tally("a" * 14 + "d" * 5).drifts(rules)  # not a whole window yet
-
-
-def test_three_hard_failures_among_the_last_twenty_lower_a_step():
-    rules = EvidenceRules()
-    assert tally("hh" + "a" * 10).demotion(rules) is None
-    assert tally("hh" + "a" * 10 + "h").demotion(rules) == "3 of the last 13 failed hard"
-    assert tally("hh" + "a" * 18 + "h").demotion(rules) is None  # the first has left the window
-
-
-def test_answers_nobody_checked_keep_rare_failures_apart():
-    """At approver nothing is compared: three failures among thousands of answers are no burst."""
-    rules = EvidenceRules()
-    assert tally("h" + "u" * 30 + "h" + "u" * 30 + "h").demotion(rules) is None
-    assert tally("u" * 30 + "huhuh").demotion(rules) == "3 of the last 20 failed hard"
-
-
-def test_agreement_below_the_mark_lowers_a_step_once_a_window_is_full():
-    rules = EvidenceRules()
-    assert tally("d" * 19).demotion(rules) is None
-    assert tally("d" * 20).demotion(rules) == "0 of the last 20 agreed, below 80%"
-    assert tally("a" * 16 + "d" * 4).demotion(rules) is None
-    assert tally("a" * 100 + "d" * 5).demotion(rules) == "15 of the last 20 agreed, below 80%"
-
-
-def test_unchecked_answers_do_not_push_comparisons_out_of_the_window():
-    assert tally("du" * 20).demotion(EvidenceRules()) == "0 of the last 20 agreed, below 80%"
-
-
-def test_a_project_may_forbid_lowering():
-    assert tally("h" * 20).demotion(EvidenceRules(demote=False)) is None
 
 
 def test_the_way_down_ends_at_the_floor():
@@ -190,25 +113,42 @@ def test_the_way_down_ends_at_the_floor():
 
 def test_bad_rules_are_told_all_at_once():
     with pytest.raises(ConfigurationError) as caught:
-        EvidenceRules(min_n=0, window=True, drift_below=1.2, floor="boss")  # type: ignore[arg-type]
-    said = str(caught.value)
-    assert "min_n is 0; a whole number of at least 1 is needed" in said
-    assert "window is True" in said
-    assert "drift_below is 1.2; a share between 0 and 1 is needed" in said
-    assert "floor is 'boss'; one of operator, collaborator, consultant, approver is needed" in said
+        EvidenceRules(recheck=True, min_power=1.2, tolerate=ByLevel(0.02, 7), risk=0, floor="boss")  # type: ignore[arg-type]
+    message = str(caught.value)
+    assert "recheck is True; a whole number of at least 0 is needed" in message
+    assert "min_power is 1.2; a share between 0 and 1 is needed" in message
+    assert "tolerate.approver is 7; a share between 0 and 1 is needed" in message
+    assert "risk is 0; a chance between 0 and 1 is needed" in message
+    assert "floor is 'boss'; one of operator, collaborator, consultant, approver is needed" in message
 
 
 @pytest.mark.parametrize(
-    "rules", [{"drift_below": 0.9, "drift_above": 0.8}, {"demote_hard": 21}, {"min_lower95": float("nan")}]
+    "rules", [{"tolerate": ByLevel(0.0, 0.0)}, {"patience": 1}, {"harm": 0}, {"risk": float("nan")}]
 )
-def test_rules_that_contradict_each_other_are_refused(rules):
+def test_rules_that_no_evidence_can_meet_are_refused(rules):
     with pytest.raises(ConfigurationError):
         EvidenceRules(**rules)
 
 
-def test_rules_say_how_much_a_tally_must_remember():
-    assert EvidenceRules().keep == 50
-    assert EvidenceRules(window=200).keep == 200
+def test_the_harm_that_is_accepted_sets_the_share_of_audits():
+    rules = EvidenceRules(harm=20)
+    assert rules.audited_share(AutonomyLevel.CONSULTANT, Power(10_000, 10_000)) == pytest.approx(
+        0.05, rel=0.01
+    )
+    weak = rules.audited_share(AutonomyLevel.CONSULTANT, Power(10_000, 5_000))
+    assert weak > 0.1  # a check that misses half must look twice as often
+
+
+def sort(name: str, planted: int, caught: int) -> dict[str, object]:
+    return {"sort": name, "planted": planted, "caught": caught}
+
+
+def test_the_power_that_counts_is_that_of_the_weakest_sort():
+    """A pooled share would hide the blind spot."""
+    mark = {"sorts": [sort("value", 100, 100), sort("move", 50, 10)]}
+    assert Power.from_plain(mark) == Power(50, 10, "move")
+    assert Power.from_plain({"sorts": [sort("value", 0, 0)]}) is None
+    assert Power.from_plain(None) is None
 
 
 # -- demotions ----------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from detent.engine.outcome import Effect, Outcome
 from detent.engine.schemas import misfits
 from detent.engine.step import Step
 from detent.engine.tools import Tool
+from detent.insight.visits import visits
 from detent.kernel.status import Status
 from tests.dispatch.samples import (
     FAULT,
@@ -403,6 +404,10 @@ class TestAgentRoles:
         assert heard.sequence() == "S R failed"
         assert heard.one("dispatch.failed")["reason"] == reason
         assert not heard.named("dispatch.fallback")
+        (visit,) = visits(await journal(engine, run.id))
+        assert [(answer.asked, answer.kept, answer.fallback) for answer in visit.answers] == [
+            (True, False, None)
+        ], "it was asked, and nothing replaced its answer"
 
     async def test_an_agent_step_without_an_executor_fails_and_says_what_is_missing(self, quick, heard):
         """D-29, D-31."""
@@ -423,7 +428,7 @@ async def test_the_journal_keeps_the_resolved_configuration_and_its_layers(quick
     assert move.detail["step"] == "flow/work"
     assert move.detail["config"]["temperature"] == 0.3
     assert move.detail["sources"]["autonomy"] == "steps.work"
-    assert set(move.detail["series"]) == {"model_id", "prompt", "handler"}
+    assert set(move.detail["series"]) == {"model_id", "prompt", "handler", "check", "sampling"}
 
 
 async def test_an_agents_reason_is_the_moves_reason(quick):

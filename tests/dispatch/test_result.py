@@ -39,6 +39,7 @@ LAW: dict[tuple[StepMode, bool, FallbackReason | None], tuple[Any, ...]] = {
             ("schema_violation", (True,), NO_CHECK),
             ("validation_failure", (True,), (Check.VALIDATOR, Check.COMPARE)),
             ("budget", EITHER, NO_CHECK),
+            ("prose_unreviewed", (True,), NO_CHECK),
         ]
     },
 }
@@ -146,7 +147,9 @@ def test_every_combination_of_the_fields_of_the_table_is_allowed_or_refused_as_i
         }  # fmt: skip
         assert builds(said) is allowed(said), said
         built += allowed(said)
-    assert built == 2 + 4 + 3 + 3 + 2 + 2  # plain, accepted, never called, failed, rejected, budget
+    assert (
+        built == 2 + 4 + 3 + 3 + 2 + 2 + 1
+    )  # plain, accepted, never called, failed, rejected, budget, unread
 
 
 @given(lawful(), st.none() | st.text())

@@ -13,6 +13,7 @@ from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.autonomy import StepMode
 from detent.dispatch.config import StepConfig
 from detent.dispatch.executor import ExecutorResult
+from detent.dispatch.watch import DRAW_KEY
 from detent.engine.flow import Flow
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
@@ -73,7 +74,10 @@ class TestAgentBeside:
         assert body.pop("duration_ms") >= 0
         assert body.pop("other_ms") >= 0
         series = body.pop("series")
-        assert (series["model_id"], set(series)) == ("sample-1", {"model_id", "prompt", "handler"})
+        assert (series["model_id"], set(series)) == (
+            "sample-1",
+            {"model_id", "prompt", "handler", "check", "sampling"},
+        )
         expected = {
             "step": "flow/work",
             "side": "agent",
@@ -433,12 +437,13 @@ class TestTheEnd:
 
 class TestSampling:
     async def test_a_share_is_drawn_by_the_runs_id(self, quick):
-        """1.17: the same runs are sampled whoever drives them."""
+        """1.17: by the runs' ids and a secret of the store, whoever drives them."""
         config = StepConfig(shadow=0.3)
         sampled = []
         for _ in range(2):
             bench = type(quick)(quick.kind, quick.path.parent)
             engine = await bench.engine(forms(), dispatch=settings(scripted(again(FAULT)), config))
+            await engine.store.set_mark(DRAW_KEY, "5e" * 32, 0)
             found = set()
             for number in range(120):
                 run = await engine.run("flow", MAIL, run_id=f"run-{number}")
@@ -476,12 +481,14 @@ class TestSampling:
         expected = {}
         stuck = False
         engine = await straight.engine(flow, dispatch=settings(scripted(again(FAULT)), config))
-        for run_id in ("r0", "r1", "r2", "r3"):
+        await engine.store.set_mark(DRAW_KEY, "5e" * 32, 0)
+        for run_id in ("r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7"):
             await engine.run("flow", MAIL, run_id=run_id)
             expected[run_id] = len(await notes(engine, run_id, "shadow"))
         await straight.close()
         stuck = True
         one = await bench.engine(flow, dispatch=settings(scripted(again(FAULT)), config))
+        await one.store.set_mark(DRAW_KEY, "5e" * 32, 0)
         for run_id in expected:
             entered.clear()
             await one.start("flow", MAIL, run_id=run_id)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detent.dispatch.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.autonomy import AutonomyLevel, ProsePolicy, StepMode, TextReview
 from detent.dispatch.config import (
     AGENT_ONLY,
     EVERYWHERE,
@@ -276,6 +276,9 @@ SAMPLES: dict[str, tuple[Any, Any]] = {
     "prompt_file": (Path("x.md"), Path("y.md")),
     "budget": (Budget(tokens=3), Budget(seconds=4)),
     "shadow": (0.25, 0.5),
+    "review": (TextReview.PERSON, TextReview.PERSON),
+    "review_within": (60.0, 14_400.0),
+    "prose": (ProsePolicy.FREE, ProsePolicy.FREE),
 }
 LAYERS = ("inline", "steps.flow/step", "steps.step", "agents.dispatch", "model")
 
@@ -318,7 +321,7 @@ def test_the_higher_of_two_layers_wins_and_is_named(field):
 @given(st.data())
 def test_each_field_comes_from_the_first_layer_that_says_it(data):
     """D-53, for any mixture of layers that say anything"""
-    fields = [name for name in FIELDS if name not in ("mode", "retry_policy", "prompt_file")]
+    fields = [name for name in FIELDS if name not in ("mode", "retry_policy", "prompt_file", "prose")]
     layers: dict[str, dict[str, Any]] = {name: {} for name in LAYERS}
     layers["inline"]["mode"] = StepMode.AGENT
     for field in fields:

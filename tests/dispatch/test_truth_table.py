@@ -34,10 +34,12 @@ from tests.dispatch.samples import (
     LEVELS,
     MAIL,
     QUESTION,
+    UNAUDITED,
     Form,
     agent,
     capture,
     moves,
+    settings,
     triage,
 )
 from tests.examples import covering
@@ -353,7 +355,9 @@ async def test_every_row_of_the_table_holds(quick, level, name, kind_name):
     if case.unavailable:
         executors["tested"] = ScriptedStepExecutor([{"error": "crash"}], unavailable=case.unavailable)
     source = None if case.no_executor else ScriptedSource(executors)
-    engine = await quick.engine(flow, dispatch=DispatchSettings(steps=steps, executors=source))
+    engine = await quick.engine(
+        flow, dispatch=DispatchSettings(steps=steps, executors=source, evidence=UNAUDITED)
+    )
     with capture() as heard:
         run = await engine.run(
             "table", MAIL, force_deterministic=level_name == "forced",
@@ -413,7 +417,7 @@ async def test_one_executor_shows_three_faces_at_three_levels(quick):
     for level in LEVELS:
         flow = flow_with(KINDS["pure"], World(), intent=INTENT, validator=None)
         executor = ScriptedStepExecutor([{"output": {"kind": "question", "urgent": "no"}}])
-        dispatch = DispatchSettings(steps={"work": agent(level)}, executors=ScriptedSource(executor))
+        dispatch = settings(executor, agent(level))
         engine = await quick.engine(flow, dispatch=dispatch)
         with capture() as heard:
             run = await engine.run("table", MAIL)

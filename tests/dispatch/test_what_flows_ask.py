@@ -7,9 +7,10 @@ import pytest
 from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.agreement import agreement
 from detent.dispatch.autonomy import AutonomyLevel, FallbackReason
-from detent.dispatch.evidence import DEMOTIONS, Demotion, EvidenceRules
+from detent.dispatch.evidence import DEMOTIONS, ByLevel, Demotion, EvidenceRules
 from detent.dispatch.format import JsonDialect
 from detent.dispatch.proposal import Proposal
+from detent.dispatch.standing import Standing
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
 from detent.engine.step_failures import Transient
@@ -113,8 +114,8 @@ class TestALevelForOneVisit:
     async def test_evidence_of_a_lowered_visit_is_about_the_level_the_step_has(self, quick):
         """A demotion goes down from there, and the report shows it as the present one."""
         side = AgentSide(level_for=lambda ctx: COLLABORATOR)
-        rules = EvidenceRules(demote_hard=2, demote_window=4)
-        executor = scripted({"error": "crash", "repeat": True})
+        rules = EvidenceRules(audit=ByLevel(0.0, 0.0), recheck=0, patience=20)
+        executor = scripted(again(QUESTION))
         engine = await quick.engine(
             forms(agent=side), dispatch=settings(executor, agent("approver"), evidence=rules)
         )
@@ -278,12 +279,13 @@ class TestEvidenceFromALaterMeasurement:
         assert (note.body["state"], note.body["visit"], note.body["right"]) == ("train", 1, False)
         assert (note.body["by"], note.body["why"]) == ("measure", "scores 0.7")
         await engine.performer.evidence.settle()
-        ((_, tally),) = (await engine.store.marks("evidence/flow/train")).items()
-        assert (tally["n"], tally["agreed"], tally["recent"]) == (3, 2, "ada")
+        ((_, mark),) = (await engine.store.marks("evidence/flow/train")).items()
+        tally = Standing.from_plain(mark).tally()
+        assert (tally.n, tally.wrong, dict(tally.judges)) == (3, 1, {"measurement": 3})
 
     async def test_measurements_demote_a_step_that_nobody_compares(self, quick):
         """An approver whose models turn out bad goes down like one that disagrees."""
-        rules = EvidenceRules(demote_window=4, demote_hard=4)
+        rules = EvidenceRules(audit=ByLevel(0.0, 0.0), recheck=0, patience=500)
         engine = await quick.engine(self.flow(), dispatch=self.dispatch("approver", evidence=rules))
         for _ in range(4):
             await engine.run("flow", {"score": 0.1})
@@ -328,8 +330,8 @@ class TestEvidenceFromALaterMeasurement:
         ]
         assert visits == [(1, False), (1, True), (2, False), (2, True), (1, True)]
         await engine.performer.evidence.settle()
-        ((_, tally),) = (await engine.store.marks("evidence/flow/train")).items()
-        assert tally["n"] == 2
+        ((_, mark),) = (await engine.store.marks("evidence/flow/train")).items()
+        assert Standing.from_plain(mark).tally().n == 2
 
     async def test_a_person_judges_what_nobody_measured(self, bench):
         """Also after the run has ended, and once."""

@@ -30,6 +30,7 @@ from detent.dispatch import execution, shadow  # noqa: F401
 from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.config import StepConfig
 from detent.dispatch.dispatcher import DispatchSettings
+from detent.dispatch.evidence import ByLevel, EvidenceRules
 from detent.dispatch.executor import StepExecutor
 from detent.engine.acts import Act
 from detent.engine.context import StepContext
@@ -207,6 +208,7 @@ def journey(world: World, crash: CrashPoints) -> Workload:
     agent = {"mode": "agent"}
     quick = RetryPolicy(max_attempts=3, wait_min=0.001, wait_max=0.002)
     settings = DispatchSettings(
+        evidence=EvidenceRules(audit=ByLevel(0.0, 0.0), recheck=0),  # which visits are audited is drawn
         steps={
             "gather": StepConfig.read({**agent, "autonomy": "approver"}),
             "judge": StepConfig.read({**agent, "autonomy": "collaborator"}),

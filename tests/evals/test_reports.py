@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from detent.evals.answers import AnswerRecord, Fate
 from detent.evals.compare import arms, compare, newcombe, render_arms
 from detent.evals.compare import render as render_comparison
 from detent.evals.failure import GROUP_OF, HINTS, StepFailure
@@ -33,7 +34,7 @@ failures = st.builds(
     texts,
     st.none() | st.integers(1, 20),
     st.none() | texts,
-    st.sampled_from(sorted(GROUP_OF)),
+    st.sampled_from([*sorted(GROUP_OF), "email_sent"]),
     plain,
     plain,
     texts,
@@ -60,6 +61,10 @@ results = st.builds(
     not_applicable=st.lists(texts, max_size=2).map(tuple),
     steps=st.lists(st.builds(StepRecord, texts, texts, st.none() | texts), max_size=2).map(tuple),
     run_id=st.none() | texts,
+    answers=st.lists(
+        st.builds(AnswerRecord, texts, st.sampled_from(Fate), st.none() | texts, st.booleans()), max_size=3
+    ).map(tuple),
+    skipped=st.lists(texts, max_size=2).map(tuple),
 )
 reports = st.builds(
     EvalReport,
@@ -72,6 +77,7 @@ reports = st.builds(
     unstable=st.lists(texts, max_size=2).map(tuple),
     deterministic=st.booleans(),
     arms=st.lists(texts, max_size=2).map(tuple),
+    min_kept=st.none() | st.floats(0.01, 1),
 )
 
 
@@ -152,7 +158,7 @@ async def test_the_json_has_what_people_are_promised(cases):
 async def test_junit_has_a_suite_per_category_and_the_lines_of_the_terminal(cases):
     report = await report_of(cases)
     root = ElementTree.fromstring(to_junit(report))
-    assert [suite.get("name") for suite in root] == ["lending", "waiting", "trouble"]
+    assert [suite.get("name") for suite in root] == ["lending", "waiting", "trouble", "answers"]
     waiting = root[1]
     assert (waiting.get("failures"), waiting.get("skipped")) == ("1", "2")
     (failure,) = root.iter("failure")
@@ -180,6 +186,7 @@ async def test_the_terminal_tells_a_failure_as_promised(cases):
         "  ✓ no_title_001      01 → 03b          14 ms",
         "  ✓ shelf_timeout_001 01 → 02 → 04      14 ms",
         "  routing: 1 failure in lent_out_001",
+        "  no agent was asked: these figures are the handlers'",
         "  3 / 4 passed (75.0 %)   threshold 99.0 %   below threshold",
     ]
 
@@ -234,7 +241,7 @@ def test_every_kind_of_failure_has_a_heading_and_a_hint():
 def test_a_long_difference_is_shown_as_one():
     failure = StepFailure("x", 1, "a", "unstable", "one\ntwo\nthree", "one\n2\nthree")
     report = EvalReport("s", "now", cases=(case(passed=False, failures=(failure,)),))
-    assert [line.strip() for line in render(report, detailed=True)][-5:-2] == ["-two", "+2", "three"]
+    assert [line.strip() for line in render(report, detailed=True)][-6:-3] == ["-two", "+2", "three"]
 
 
 # -- comparing ----------------------------------------------------------------------------------------------

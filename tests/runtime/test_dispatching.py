@@ -12,7 +12,7 @@ from detent import Flow, Machine, Outcome, Status, query, tool
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
 from detent.dispatch.config import UNSAID, StepConfig
 from detent.dispatch.dispatcher import DispatchSettings
-from detent.dispatch.evidence import EvidenceRules
+from detent.dispatch.evidence import ByLevel, EvidenceRules
 from detent.engine.step import Step
 from detent.runtime.dispatch_settings import dispatch_settings, shown_place
 from detent.runtime.settings import SettingsError, read_settings
@@ -139,14 +139,15 @@ def test_all_problems_of_all_layers_are_told_at_once_with_their_lines(tmp_path):
         "    allowed_tools: [desk.lok]\n"
         "    provider: bigg\n"
         "model: {id: a, model_id: b, temperature: 4}\n"
-        "autonomy: {demote: {hard: 9, window: 2}}\n",
+        "autonomy: {tolerate: 0}\n",
     )
     assert [one.split(" is ")[0].split(";")[0] for one in found] == [
         "detent.yaml:4:5: steps.read: mode",
         "detent.yaml:6:7: steps.read: budget.tokens",
         "detent.yaml:11:9: model: id and model_id mean the same",
         "detent.yaml:11:29: model: temperature",
-        "detent.yaml:12:12: autonomy.demote: Rules of evidence: demote_hard (9)",
+        "detent.yaml:12:1: autonomy: Rules of evidence: tolerate lies between 0 and 1, both excluded: no "
+        "evidence shows that none",
         "detent.yaml:1:16: 'models.big.kind'",
         "detent.yaml:10:5: steps.answer: there",
         "detent.yaml:9:5: step 'mail/answer', steps.answer: allowed_tools names 'desk.lok', "
@@ -212,19 +213,36 @@ def test_secrets_are_taken_from_the_environment(tmp_path):
 def test_rules_of_evidence_are_read(tmp_path):
     found = dispatch(
         tmp_path,
-        "agreement: {min_n: 10, min_lower95: 0.9, window: 5}\n"
-        "autonomy: {demote: {enabled: false, hard: 1, agreement: 0.5, window: 7, floor: collaborator}}\n",
+        "autonomy:\n  tolerate: {consultant: 0.1}\n  audit: 0.5\n  risk: 0.01\n  recheck: 5\n  harm: 20\n"
+        "  patience: 500\n  min_days: 1\n  max_unusable: 0.2\n  min_power: 0.8\n  audit_per_day: 2\n"
+        "  demote: {enabled: false, floor: collaborator}\n",
     )
     assert found.evidence == EvidenceRules(
-        min_n=10,
-        min_lower95=0.9,
-        window=5,
+        tolerate=ByLevel(0.1, 0.01),
+        audit=ByLevel(0.5, 0.5),
+        risk=0.01,
+        recheck=5,
+        harm=20,
+        patience=500,
+        min_days=1,
+        max_unusable=0.2,
+        min_power=0.8,
+        audit_per_day=2,
         demote=False,
-        demote_hard=1,
-        demote_agreement=0.5,
-        demote_window=7,
         floor=AutonomyLevel.COLLABORATOR,
     )
+
+
+def test_the_settings_of_the_version_before_are_read_and_warned_about(tmp_path, caplog):
+    found = dispatch(
+        tmp_path,
+        "agreement: {min_n: 10, min_lower95: 0.9, window: 5}\n"
+        "autonomy: {demote: {hard: 1, agreement: 0.5, window: 7}}\n",
+    )
+    assert found.evidence == EvidenceRules()
+    (record,) = [record for record in caplog.records if "W008" in record.getMessage()]
+    assert "agreement.min_n" in record.getMessage()
+    assert "autonomy.demote.hard" in record.getMessage()
 
 
 def test_agents_can_be_switched_off_by_argument_and_environment(tmp_path):

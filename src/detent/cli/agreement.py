@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,16 +19,19 @@ from detent.cli.autonomy import (
     means,
     places_of,
     resolved,
+    restart,
     restore,
     told,
 )
 from detent.cli.options import Format, Options, Since, takes
+from detent.cli.power import power
 
 if TYPE_CHECKING:
     from detent.cli.editing import Change
     from detent.cli.workspace import Workspace
-    from detent.dispatch.agreement import Difference, StepFigures
+    from detent.dispatch.agreement import Difference, KindFigures, StepFigures
     from detent.dispatch.autonomy import AutonomyLevel
+    from detent.dispatch.evidence import EvidenceRules, Power
     from detent.engine.flow import Flow
     from detent.engine.step import Step
 
@@ -44,7 +48,14 @@ NOTHING_YET = (
 def add(app: typer.Typer) -> None:
     """Add the commands to the program."""
     group = typer.Typer(no_args_is_help=True, help="Show and change how far agents are trusted.")
-    for name, command in (("report", report), ("demote", demote), ("restore", restore), ("list", list_)):
+    for name, command in (
+        ("report", report),
+        ("demote", demote),
+        ("restore", restore),
+        ("restart", restart),
+        ("list", list_),
+        ("power", power),
+    ):
         group.command(name)(command)
     app.add_typer(group, name="autonomy", rich_help_panel=SECTION)
     stats = typer.Typer(no_args_is_help=True, help="Statistics over many runs.")
@@ -88,7 +99,7 @@ def report(
 
     workspace = options.workspace(looks=not apply)
     selection = _Selection(list(steps or ()), flow, read_time(since, "--since"))
-    rows, advice, levels = run_async(_report(workspace, selection))
+    rows, advice, levels, rules = run_async(_report(workspace, selection))
     shown = [row for row in rows if all_ or row.newest]
     if options.json or options.format is not Format.table:
         say_plain(_plain(shown, advice, levels, differences), options.format)
@@ -100,6 +111,7 @@ def report(
             more = len(rows) - len(shown)
             say()
             say(f"{more} earlier series (another model, prompt or handler) not shown; --all shows them.")
+        _say_promises(shown, rules)
         _say_demotions(workspace, shown)
         if differences:
             _say_differences(shown)
@@ -165,10 +177,11 @@ class _Advice:
 
 async def _report(
     workspace: Workspace, selection: _Selection
-) -> tuple[list[StepFigures], list[_Advice], dict[str, AutonomyLevel | None]]:
-    """The figures of every series, the levels they justify, and the configured levels of known steps."""
+) -> tuple[list[StepFigures], list[_Advice], dict[str, AutonomyLevel | None], EvidenceRules]:
+    """The figures of every series, the levels they justify, the configured levels, and the rules."""
     from detent.dispatch.agreement import Agreement
     from detent.dispatch.autonomy import StepMode
+    from detent.dispatch.evidence_log import stored_evidence
     from detent.engine.journal_reader import read
     from detent.engine.ports import RunQuery
     from detent.kernel.errors import FlowNotFound
@@ -213,13 +226,13 @@ async def _report(
         levels = {step: config.autonomy for step, config in configs.items()}
         # What the evidence justifies depends on the level in force now, whatever the last run had.
         by_agent = {step: levels[step] for step, config in configs.items() if config.mode is StepMode.AGENT}
-        rows = agreement.figures(held, caps, by_agent)
+        rows = agreement.figures(held, caps, by_agent, await stored_evidence(store, time.time()))
         advice = [
             _advise(workspace, row, row.could_be, places)
             for row in rows
             if row.newest and row.could_be is not None
         ]
-        return rows, advice, levels
+        return rows, advice, levels, rules
 
 
 def _advise(
@@ -282,15 +295,35 @@ def _plain(
 def _say_table(rows: list[StepFigures], levels: Levels, whole: bool) -> None:
     from detent.cli.output import table
 
-    heads = ["STEP", "N", "AGREE", "95 % INTERVAL", "HARD", "SOFT", "DRIFT", "FALLBACKS", "AGENT/HANDLER MS",
-             "COST", "NOW", "COULD BE"]  # fmt: skip
-    cells = [_cells(row, *_levels(row, levels)) for row in rows]
+    heads = ["STEP", "JUDGED BY", "N", "WRONG", "POWER", "TRUE ERROR", "UNUSABLE", "FALLBACKS",
+             "AGENT/HANDLER MS", "COST", "NOW", "COULD BE"]  # fmt: skip
+    lines = [(row, kind) for row in rows for kind in row.kinds]
+    cells = [_cells(row, kind, *_levels(row, levels)) for row, kind in lines]
     if whole:
         heads[1:1] = ["MODEL", "PROMPT", "HANDLER"]
-        for row, line in zip(rows, cells, strict=True):
-            line[1:1] = [part or "–" for part in row.series[1:]]
+        for (row, _), line in zip(lines, cells, strict=True):
+            line[1:1] = [part or "–" for part in row.series[1:4]]
     at = heads.index("N")
-    table(heads, cells, right=(at, at + 1, at + 2, at + 3, at + 4, at + 7, at + 8))
+    table(heads, cells, right=(at, at + 1, at + 6, at + 7))
+
+
+def _say_promises(rows: list[StepFigures], rules: EvidenceRules) -> None:
+    """Say what a proposed level means, and which attempt it is."""
+    from detent.cli.output import clean, say
+    from detent.dispatch.autonomy import AutonomyLevel
+
+    for row in rows:
+        if not row.newest or row.could_be in (None, AutonomyLevel.COLLABORATOR):
+            continue
+        assert row.could_be is not None
+        share = rules.audited_share(row.could_be, row.power)
+        low = 1.0 if row.power is None else max(row.power.low(rules), 0.01)
+        attempt = f" This is attempt {row.standing.attempt}." if row.standing.attempt > 1 else ""
+        say()
+        unseen = f"{1 / (share * low):.0f}" if share else "all"
+        seen = f"about {unseen} wrong ones go out before one is seen"
+        told_of = f"{row.step} at {row.could_be.value}: {share:.0%} of its answers are judged afterwards"
+        say(clean(f"{told_of}; {seen}.{attempt}"))
 
 
 def _say_demotions(workspace: Workspace, rows: list[StepFigures]) -> None:
@@ -303,30 +336,32 @@ def _say_demotions(workspace: Workspace, rows: list[StepFigures]) -> None:
             say(f"Back with: {workspace.command('autonomy', 'restore', row.step)}")
 
 
-def _cells(row: StepFigures, level: str | None, configured: str | None) -> list[str]:
-    """One line of the table."""
+def _cells(row: StepFigures, kind: KindFigures, level: str | None, configured: str | None) -> list[str]:
+    """One line of the table: no share without its number, its judge and its power."""
     from detent.insight.formatting import money
 
-    interval = (
-        f"{row.lower95:.1%} – {row.upper95:.1%}"
-        if row.lower95 is not None and row.upper95 is not None
-        else "–"
-    )
     agent, handler = _ms(row.agent_ms), _ms(row.handler_ms)
     return [
-        row.step,
-        f"{row.n:,}",
-        f"{row.agree:.1%}" if row.agree is not None else "–",
-        interval,
-        str(row.hard),
-        str(row.soft),
-        "yes" if row.drift else "no",
+        f"{row.step} ({kind.kind})" if kind.kind else row.step,
+        ", ".join(kind.judges) or "–",
+        f"{kind.n:,}",
+        str(kind.wrong),
+        _power(row.power),
+        f"at most {kind.at_most:.1%}" if kind.at_most is not None else "not known",
+        ", ".join(f"{what} {count}" for what, count in row.unusable.items()) or "–",
         ", ".join(f"{reason} {count}" for reason, count in row.fallbacks.items()) or "–",
         f"{agent} / {handler}",
         money(row.cost_usd) if row.cost_usd is not None else "–",
         level_text(configured, level) if level else "–",
-        row.could_be.value if row.could_be is not None else str(row.why_not),
+        kind.could_be.value if kind.could_be is not None else str(kind.why_not),
     ]
+
+
+def _power(power: Power | None) -> str:
+    """The power of the check by its weakest sort of planted errors."""
+    if power is None:
+        return "none planted"
+    return f"{power.share:.2f} ({power.caught} of {power.planted})"
 
 
 def _ms(value: float | None) -> str:
@@ -348,7 +383,7 @@ def _say_differences(rows: list[StepFigures]) -> None:
 
 def _series(row: StepFigures) -> str:
     """The model, prompt and handler of a series."""
-    model, prompt, handler = row.series[1:]
+    model, prompt, handler = row.series[1:4]
     named = [("model", model), ("prompt", prompt), ("handler", handler)]
     return ", ".join(f"{name} {part}" for name, part in named if part)
 

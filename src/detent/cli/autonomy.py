@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from detent.dispatch.autonomy import AutonomyLevel
     from detent.dispatch.config import Resolved
     from detent.dispatch.evidence import Demotion
+    from detent.dispatch.watch import Watch
     from detent.engine.flow import Flow
     from detent.engine.ports import Store
     from detent.engine.step import Step
@@ -93,9 +94,12 @@ def _level(name: str) -> AutonomyLevel:
 
 @takes("json", "project")
 async def restore(options: Options, step: StepName) -> None:
-    """Give a step its configured level back; its tally begins anew."""
+    """Give a step its configured level back; its evidence begins anew."""
+    import time
+
     from detent.cli.output import clean, say, say_json
     from detent.dispatch.evidence import DEMOTIONS
+    from detent.dispatch.evidence_log import begin_anew
 
     workspace = options.workspace()
     step_name = step
@@ -107,7 +111,7 @@ async def restore(options: Options, step: StepName) -> None:
             name = known_step(step_name, places_of(await workspace.known(store)))
         demotion = held.get(name)
         if demotion is not None:
-            await _begin_anew(store, name)
+            await begin_anew(store, name, time.time())
             await _set(store, DEMOTIONS + name, None)
     if options.json:
         say_json(
@@ -122,6 +126,24 @@ async def restore(options: Options, step: StepName) -> None:
     else:
         say(clean(f"{name} has its configured level again."))
         say(told(name, demotion))
+
+
+@takes("json", "project")
+async def restart(options: Options, step: StepName) -> None:
+    """Begin the evidence about a step anew, as a further attempt."""
+    import time
+
+    from detent.cli.output import clean, say, say_json
+    from detent.dispatch.evidence_log import begin_anew
+
+    workspace = options.workspace()
+    async with workspace.store() as store:
+        name = known_step(step, places_of(await workspace.known(store)))
+        await begin_anew(store, name, time.time())
+    if options.json:
+        say_json({"step": name, "restarted": True})
+    else:
+        say(clean(f"The evidence about {name} begins anew."))
 
 
 @takes("json", "store", "config")
@@ -179,6 +201,20 @@ async def known_demotions(workspace: Workspace) -> dict[str, Demotion]:
     return {}
 
 
+async def known_watches(workspace: Workspace) -> dict[str, Watch]:
+    """The watches over steps whose answers are used unchecked; none where there is no store."""
+    from detent.dispatch.watch import WATCHES, Watch
+    from detent.kernel.errors import IntegrationMissing, StoreMissing, StoreUnavailable
+    from detent.runtime.trust import StoreOutside
+
+    try:
+        async with workspace.store() as store:
+            marks = await store.marks(WATCHES)
+    except (StoreMissing, StoreOutside, StoreUnavailable, IntegrationMissing):
+        return {}
+    return {key.removeprefix(WATCHES): Watch.from_plain(mark) for key, mark in marks.items()}
+
+
 def in_force(configured: AutonomyLevel | None, held: Demotion | None) -> AutonomyLevel | None:
     """The level that applies: the configured one, or a lower one the step is held at."""
     if held is None or (configured is not None and configured <= held.level):
@@ -191,16 +227,6 @@ def level_text(configured: str | None, level: str | None) -> str:
     if level is None or level == configured:
         return configured or "-"
     return f"{level} (configured: {configured})" if configured else level
-
-
-async def _begin_anew(store: Store, step: str) -> None:
-    """Empty a step's tallies, so that what lowered it does not lower it again."""
-    from detent.dispatch.evidence_log import EVIDENCE
-
-    prefix = f"{EVIDENCE}{step}/"
-    for key, tally in (await store.marks(prefix)).items():
-        if tally and "/" not in key.removeprefix(prefix):  # of this step, not of one below its name
-            await _set(store, key, None)
 
 
 async def _set(store: Store, key: str, value: Any) -> None:

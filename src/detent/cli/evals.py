@@ -52,6 +52,14 @@ async def evaluate(
         float | None, typer.Option("--threshold", metavar="N", help="Percent of the cases that must pass.")
     ] = None,
     repeat: Annotated[int, typer.Option("--repeat", metavar="N", help="Play each case N times.")] = 1,
+    min_kept: Annotated[
+        str | None,
+        typer.Option(
+            "--min-kept",
+            metavar="SHARE",
+            help="Share of the agents' answers that must be kept, such as 0.9 or 90%.",
+        ),
+    ] = None,
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Fail a case whose repetitions differ.")
     ] = False,
@@ -110,7 +118,7 @@ async def evaluate(
 ) -> int:
     """Play cases and compare what happened with what they expect.
 
-    Without a suite: every suite of the project. Ends with 4 when too little passes,
+    Without a suite: every suite of the project. Ends with 4 when too little passes or is kept,
     when a required case fails, and when there is nothing to play; with 2 when a case file is wrong.
     """
     if compare is not None:
@@ -128,7 +136,7 @@ async def evaluate(
     call = _Call(
         workspace, case_filter, failed, orchestrator, _threshold(workspace, threshold), repeat, deterministic,
         PlayOptions(record, replay), tuple(arm or ()), _jobs(workspace, jobs), json, junit, keep_going,
-        {"verbose": verbose, "failures_only": failures_only, "detailed": detailed},
+        {"verbose": verbose, "failures_only": failures_only, "detailed": detailed}, _min_kept(min_kept),
     )  # fmt: skip
     return await call.run(target, eval_dir)
 
@@ -151,6 +159,7 @@ class _Call:
     junit: Path | None
     keep_going: bool
     shown: dict[str, bool]
+    min_kept: float | None
 
     @property
     def quiet(self) -> bool:
@@ -208,6 +217,7 @@ class _Call:
         runner = EvalRunner(
             player, suite=suite.name, threshold=self.threshold, jobs=self.jobs, repeat=self.repeat,
             deterministic=self.deterministic, options=self.play, arms=self.arms,
+            min_kept=self.min_kept,
         )  # fmt: skip
         others = orchestrators_of(player)[1:] if mode == "both" else [mode]
         terminal = self._terminal(cases, broken, [other for other in others if other != STEP])
@@ -376,6 +386,23 @@ def _threshold(workspace: Workspace, option: float | None) -> float:
     )
     fits = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 100
     return float(_fitting(workspace, fits, value, "pass_threshold", "a number above 0 and at most 100"))
+
+
+def _min_kept(option: str | None) -> float | None:
+    from detent.kernel.errors import ConfigurationError
+
+    if option is None:
+        return None
+    number, percent, _ = option.strip().partition("%")
+    try:
+        share = float(number) / (100 if percent else 1)
+    except ValueError:
+        share = float("nan")
+    if not (0 < share <= 1) or option.strip() != f"{number}{percent}":
+        raise ConfigurationError(
+            f"--min-kept takes a share above 0 and at most 1, such as 0.9 or 90%, not {option!r}."
+        )
+    return share
 
 
 def _jobs(workspace: Workspace, option: int | None) -> int:

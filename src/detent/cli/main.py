@@ -28,6 +28,7 @@ from detent.cli import (
     replay,
     reports,
     resume,
+    review,
     runs,
     schema,
     shadow,
@@ -73,7 +74,7 @@ app = typer.Typer(
 
 GROUPS = (
     run_command, resume, new, definitions, schema, steps, runs, reports, replay, agreement, shadow, act,
-    evals, models, doctor, store, trust,
+    review, evals, models, doctor, store, trust,
 )  # fmt: skip
 for group in GROUPS:
     group.add(app)

@@ -170,6 +170,12 @@ class _Job:
             observers=observers, concurrency=self.concurrency, create=True, complete=True, tape=self.tape
         )
 
+    async def _check_models(self, engine: Engine) -> None:
+        from detent.cli import unused_agents
+
+        forced = self.options.deterministic
+        await unused_agents.check(self.workspace.settings, engine, [self.source.flow], forced=forced)
+
     async def one(self) -> int:
         """Start one run and drive it."""
         from detent.cli.drive import drive
@@ -178,6 +184,7 @@ class _Job:
         flow = self.source.flow
         (start,) = await self._starts()
         async with self._engine([]) as engine:
+            await self._check_models(engine)
             await self.workspace.remember(engine.store, self.source)
 
             async def begin() -> str:
@@ -200,6 +207,7 @@ class _Job:
         again = self.workspace.command("resume", "--all")
         starts = await self._starts()
         async with self._engine([progress] if progress else []) as engine:
+            await self._check_models(engine)
             await self.workspace.remember(engine.store, self.source)
             results, stopped = await drive_many(
                 engine, self._begun(engine, starts), [], again=again, progress=progress

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from detent.cli.autonomy import in_force, known_demotions, level_text, plain_of, told
+from detent.cli.autonomy import in_force, known_demotions, known_watches, level_text, plain_of, told
 from detent.cli.options import Columns, Options, takes
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
+    from detent.dispatch.autonomy import AutonomyLevel
     from detent.dispatch.dispatcher import DispatchSettings
     from detent.dispatch.evidence import Demotion
     from detent.dispatch.plan import Plan
@@ -56,7 +57,8 @@ def _model(row: Mapping[str, Any]) -> str:
 
 
 def _level(row: Mapping[str, Any]) -> str:
-    return level_text(row["autonomy"], row["in_force"])
+    level = level_text(row["autonomy"], row["in_force"])
+    return f"{level}, {row['text']}" if row["text"] else level
 
 
 COLUMNS: Columns = {
@@ -71,11 +73,17 @@ async def show(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A step: FLOW/STEP, or STEP where unique.")],
 ) -> None:
     """Show how one step is performed, and which setting decides it."""
-    from detent.cli.output import say_json
+    from detent.cli.output import iso, say_json
 
     workspace = options.workspace(looks=True)
     book = StepBook(workspace, held=await known_demotions(workspace))
     detail = book.detail(book.find(name))
+    watch = (await known_watches(workspace)).get(detail["step"])
+    detail["recheck"] = [
+        {"kind": kind, "clean_to_go": held.recheck, "since": iso(held.since)}
+        for kind, held in (watch.kinds.items() if watch is not None else ())
+        if held.recheck
+    ]
     if options.json:
         say_json(detail)
     else:
@@ -202,8 +210,20 @@ class StepBook:
             "provider": provider,
             "model_id": model_id,
             "shadow": plain["shadow"],
+            "text": self._text(named, plan, level),
             "forced": plan.resolved.forced,
         }
+
+    @staticmethod
+    def _text(named: _Named, plan: Plan, level: AutonomyLevel | None) -> str | None:
+        """What becomes of the agent's text for people: None, `reviewed` or `free prose`."""
+        from detent.dispatch.agent_side import agent_side
+
+        if not (plan.agent and agent_side(named.step).prose):
+            return None
+        if plan.config.prose is not None and level is not None and level.above is None:
+            return "free prose"
+        return "reviewed" if plan.config.review is not None else None
 
     def detail(self, named: _Named) -> dict[str, Any]:
         """Everything about a step."""
@@ -342,6 +362,10 @@ def _source(setting: dict[str, Any]) -> str:
 
 
 def _remarks(detail: dict[str, Any]) -> Iterator[str]:
+    for held in detail["recheck"]:
+        of = f" for kind '{held['kind']}'" if held["kind"] else ""
+        until = f"until {held['clean_to_go']} more answers in a row are clean"
+        yield f"Under recheck{of} since {held['since']}: gated as at collaborator {until}."
     if detail["dropped"]:
         yield f"Dropped, as a stronger layer says deterministic: {', '.join(detail['dropped'])}."
     for warning in detail["warnings"]:

@@ -1,9 +1,9 @@
-"""Says at the end of a command which steps no agent could be asked for, why, and what to do."""
+"""Says which steps no agent can be asked for: before a command begins, and at its end, with what to do."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,9 @@ from detent.insight.why import fallback_of
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
+    from detent.engine.flow import Flow
     from detent.kernel.entries import Entry
+    from detent.runtime.settings import Settings
 
 NO_EXECUTOR = "no_executor"
 """Reason of a fallback when no agent could be asked."""
@@ -72,3 +74,21 @@ def telling(command: Callable[..., str], engine: Engine) -> Iterator[None]:
     finally:
         for line in unused.lines(command):
             warn(line)
+
+
+async def check(settings: Settings, engine: Engine, flows: Iterable[Flow], *, forced: bool = False) -> None:
+    """Say which models of these flows do not answer; what else is missing is told at the end, with the steps.
+
+    Raises:
+        IntegrationMissing: the settings require them (`require_model: true`).
+    """
+    from detent.dispatch.dispatcher import dispatcher_of
+    from detent.runtime.model_check import check_models, uses_of
+
+    tape = engine.active.tape
+    if forced or (tape is not None and tape.plays):
+        return
+    planner = dispatcher_of(engine)
+    for model in await check_models(settings, planner, uses_of(planner, flows)):
+        if model.unreachable:
+            warn(clean(model.notice))

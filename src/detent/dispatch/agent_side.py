@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from detent.dispatch.autonomy import AgentRole, AutonomyLevel
 from detent.dispatch.config import StepConfig
+from detent.kernel.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from detent.engine.acts import Act
-    from detent.engine.outcome import Effect
+    from detent.engine.outcome import Effect, Outcome
     from detent.engine.step import Step
     from detent.engine.tools import Tool
 
@@ -48,10 +49,16 @@ class AgentSide:
     level_for: Callable[[Any], Any] | None = None
     """Lowers the level in force for one visit: takes the step's context, and gives a level, a level and the
     reason, or None. It cannot raise it. What it gives may depend on the run's data, visits and iterations."""
+    kind: Callable[[Mapping[str, Any]], str] | None = None
+    """The kind of the inputs, 16 at most: evidence is gathered, and levels are earned, by kind. It is a
+    function of the inputs alone, never of the agent's answer."""
     validated: bool = False
     """The step's validator is part of its contract: it is asked at every level."""
     stands_alone: bool = False
     """No code can stand in for the agent: refused calls do not end its visit, its own limits do."""
+    handled: bool = True
+    """Code can stand in for the agent. A step without a handler is never lowered to operator, where nobody
+    would perform it, and no audit compares it."""
     names_next: bool | None = None
     """Whether an agent names the next state; None: only if the conditions in the table do not decide."""
     dialect: Any = None
@@ -62,9 +69,24 @@ class AgentSide:
     """Effects that agents are offered; None: those the step declares."""
     queries: tuple[str, ...] | None = None
     """Queries that agents are offered; None: those the step declares."""
+    prose: tuple[str, ...] = ()
+    """Where the step writes text for people: an argument of an effect (`send_email.body`) or a pointer to a
+    field of the output (`/summary`). No comparison and no validator judges it: a person reads it, or the
+    handler's text is used."""
+    text_contract: Callable[[Any, Outcome], Any] | None = None
+    """The hard contract of an outcome whose text a person has edited: takes the step's context and the
+    outcome, and gives the problems."""
     offers: Mapping[str, Tool] = field(default_factory=dict)
     """Tools with another description or a narrower schema than the flow's, as agents see them. The flow's own
     tools are performed."""
+
+    def __post_init__(self) -> None:
+        of_effects = [place for place in self.prose if not place.startswith("/")]
+        if of_effects and self.rounds != 0:
+            raise ConfigurationError(
+                f"'{of_effects[0]}' is text for people: nobody could read it before it is sent, unless the "
+                f"step's effects are carried out with its answer (rounds=0)."
+            )
 
 
 _USUAL = AgentSide()

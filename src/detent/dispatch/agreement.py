@@ -1,8 +1,9 @@
-"""How often agents agree with the handlers they replace: the evidence in journals, summed per step.
+"""The report on agents: what journals tell about each series, and what its standing in the store justifies.
 
-There is one series per step, model, prompt and handler, so a change to any of them starts a new series.
-Journals may come in any order and are never held in memory; each series keeps a few numbers and its latest
-verdicts.
+There is one series per step, model, prompt, handler, check and way of sampling; a change to any of them
+starts a new series. Journals tell how often, how fast and at what cost; they may come in any order and are
+never held in memory. What counts for a level is the standing that the engine keeps: the report computes none
+of its own.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from typing import Any, NamedTuple
 from detent.dispatch.autonomy import AutonomyLevel, FallbackReason
 from detent.dispatch.evidence import (
     HARD_REASONS,
-    LAST,
     Demotion,
     EvidenceRules,
-    Tally,
+    Power,
     Verdict,
     verdict_of,
     verdict_of_later,
     verdict_of_shadow,
-    wilson,
 )
+from detent.dispatch.standing import Standing, Tally, next_level
 from detent.engine.verdicts import VERDICT
 from detent.kernel.entries import Ended, Entry, Forked, Migrated, Moved, Noted, Proposed, Started
+from detent.kernel.plain import digest
 from detent.kernel.run_config import REPLAYED
 
 SHADOW = "shadow"
@@ -50,6 +51,10 @@ class Series(NamedTuple):
     """Fingerprint."""
     handler: str = ""
     """Fingerprint."""
+    check: str = ""
+    """Fingerprint of the check that judges."""
+    sampling: str = ""
+    """Fingerprint of provider, temperature and length."""
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Series:
@@ -61,7 +66,7 @@ class Series(NamedTuple):
     @property
     def fingerprints(self) -> dict[str, str]:
         """Everything but the step."""
-        return {"model_id": self.model_id, "prompt": self.prompt, "handler": self.handler}
+        return dict(zip(self._fields[1:], self[1:], strict=True))
 
 
 class Difference(NamedTuple):
@@ -72,7 +77,7 @@ class Difference(NamedTuple):
     entry: int
     """Number of the journal entry that records it."""
     what: str
-    """differed, or why the agent failed: exception, timeout, schema_violation."""
+    """differed, or why the answer could not be used: exception, timeout, schema_violation."""
     pointers: tuple[str, ...] = ()
     """Places where they differ, as far as the journal records them."""
     more: int = 0
@@ -87,6 +92,41 @@ class Difference(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class StoredEvidence:
+    """What the store keeps about agents besides journals."""
+
+    standings: Mapping[str, Standing] = field(default_factory=dict)
+    """By the step's qualified name and the digest of the series: `flow/step/0123456789ab`."""
+    powers: Mapping[str, Power] = field(default_factory=dict)
+    """By the step's qualified name and the check's fingerprint."""
+    demotions: Mapping[str, int] = field(default_factory=dict)
+    """How often each step was lowered in the last 90 days."""
+
+
+@dataclass(frozen=True, slots=True)
+class KindFigures:
+    """What counts for one kind of inputs; the empty kind is that of a step without kinds."""
+
+    kind: str
+    n: int
+    """Judged visits that count: right answers once per distinct input, wrong ones always."""
+    wrong: int
+    at_most: float | None
+    """The true error rate is at most this; None while the power of the check is not known."""
+    judges: Mapping[str, int]
+    could_be: AutonomyLevel | None
+    why_not: str | None
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        could_be = self.could_be.value if self.could_be is not None else None
+        return {
+            "kind": self.kind, "n": self.n, "wrong": self.wrong, "at_most": self.at_most,
+            "judged_by": dict(self.judges), "could_be": could_be, "why_not": self.why_not,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class StepFigures:
     """The figures of one series, as section 1.17 of the specification defines them."""
 
@@ -94,18 +134,17 @@ class StepFigures:
     newest: bool
     """Whether it is the step's latest series."""
     n: int
-    """Executions in which agent and handler both answered, or the agent failed hard."""
+    """Executions in these journals in which a check that can fail judged the agent's answer."""
     agreed: int
     differed: int
-    hard: int
+    unusable: Mapping[str, int]
+    """Answers that could not be used, apart from `n`: refused, outage, misconfigured."""
     soft: int
     """Executions at level consultant with discrepancies; reported, not part of `n`."""
-    agree: float | None
-    lower95: float | None
-    upper95: float | None
-    drift: bool
-    hard_recent: int
-    """Hard failures among the last 50 of `n`."""
+    standing: Standing
+    """The evidence that counts for the next level."""
+    power: Power | None
+    kinds: tuple[KindFigures, ...]
     agent_ms: float | None
     handler_ms: float | None
     executions: int
@@ -143,13 +182,15 @@ class StepFigures:
             "n": self.n,
             "agreed": self.agreed,
             "differed": self.differed,
-            "hard": self.hard,
+            "unusable": dict(self.unusable),
             "soft": self.soft,
-            "agree": self.agree,
-            "lower95": self.lower95,
-            "upper95": self.upper95,
-            "drift": self.drift,
-            "hard_in_last_50": self.hard_recent,
+            "attempt": self.standing.attempt,
+            "evidence_since": self.standing.since,
+            "evidence_at": self.standing.level.value,
+            "power": None
+            if self.power is None
+            else {"sort": self.power.sort, "planted": self.power.planted, "caught": self.power.caught},
+            "kinds": [kind.to_plain() for kind in self.kinds],
             "agent_ms": self.agent_ms,
             "handler_ms": self.handler_ms,
             "executions": self.executions,
@@ -217,12 +258,14 @@ class Agreement:
         demotions: Mapping[str, Demotion] | None = None,
         caps: Mapping[str, AutonomyLevel] | None = None,
         levels: Mapping[str, AutonomyLevel | None] | None = None,
+        stored: StoredEvidence | None = None,
     ) -> list[StepFigures]:
         """The figures of all series, by step, the newest series of a step first.
 
         `demotions` are those in force; `caps`, the levels that steps advise, and `levels`, those configured
         now, default to the journals'.
         """
+        stored = stored or StoredEvidence()
         figures: list[StepFigures] = []
         by_step: dict[str, list[_Sums]] = {step: [] for step in self.steps}
         for series, sums in self._series.items():
@@ -236,13 +279,13 @@ class Agreement:
             demotion = (demotions or {}).get(step)
             newest = group[0] if group else unasked
             assert newest is not None
-            of_newest = newest.figures(self.rules, level, demotion, cap, True, unasked)
+            of_newest = newest.figures(self.rules, stored, level, demotion, cap, True, unasked)
             if of_newest.could_be is not None and last is not None and (now := of_newest.now or last) > last:
                 # Two levels at once would go beyond the evidence.
                 of_newest = replace(of_newest, could_be=None, why_not=f"stay: no run at {now.value} yet")
             figures.append(of_newest)
             for sums in group[1:]:
-                figures.append(sums.figures(self.rules, _level(sums.level.value), None, cap, False))
+                figures.append(sums.figures(self.rules, stored, _level(sums.level.value), None, cap, False))
         return figures
 
     # -- from journals --------------------------------------------------------------------------------------
@@ -257,7 +300,8 @@ class Agreement:
         series = Series.of(record)
         sums = self._series.get(series) if asked else self._unasked.get(series.step)
         if sums is None:
-            sums = _Sums(series, max(LAST, self.rules.window))
+            plain = record.get("series")
+            sums = _Sums(series, digest(dict(plain), 12) if isinstance(plain, Mapping) else "")
             if asked:
                 self._series[series] = sums
             else:
@@ -304,7 +348,7 @@ class Agreement:
             sums.count(
                 place,
                 verdict,
-                str(reason) if verdict is Verdict.HARD else verdict.value,
+                verdict.value if verdict.judges else str(reason),
                 [str(detail.get("pointer", "")) for detail in details if isinstance(detail, Mapping)],
                 more if isinstance(more, int) else 0,
             )
@@ -339,7 +383,7 @@ class Agreement:
             return
         if verdict is not None:
             pointers = [str(pointer) for pointer in note.get("pointers") or ()]
-            what = reason if verdict is Verdict.HARD else verdict.value
+            what = verdict.value if verdict.judges else reason
             sums.count(place, verdict, what, pointers, 0, shadow=True)
 
     def later(self, run_id: str, seq: int, at: float, note: Mapping[str, Any]) -> None:
@@ -465,18 +509,18 @@ _NEVER = _Latest(_Place(float("-inf"), "", 0), None)
 class _Sums:
     """The sums of one series so far."""
 
-    def __init__(self, series: Series, keep: int) -> None:
+    def __init__(self, series: Series, mark: str) -> None:
         self.series = series
-        self.n = self.agreed = self.hard = self.soft = self.executions = 0
+        self.mark = mark
+        """Digest of the series, under which its standing is kept."""
+        self.n = self.agreed = self.soft = self.executions = 0
+        self.unusable: Counter[str] = Counter()
         self.cost = Fraction(0)
         self.agent_ms, self.handler_ms = _Median(), _Median()
         self.fallbacks: Counter[str] = Counter()
         self.shadow_failures: Counter[str] = Counter()
         self.level = _NEVER
         self.first_at, self.last_at, self.asked_at = float("inf"), float("-inf"), float("-inf")
-        self._keep = keep
-        self._recent: list[tuple[_Place, str]] = []
-        """A heap: journals come in any order, and only the latest verdicts are kept."""
         self._differences: list[Difference] = []
 
     def seen(self, at: float) -> None:
@@ -502,11 +546,12 @@ class _Sums:
         later: str = "",
     ) -> None:
         """Count one verdict."""
-        self.n += 1
-        self.agreed += verdict is Verdict.AGREED
-        self.hard += verdict is Verdict.HARD
+        if verdict.judges:
+            self.n += 1
+            self.agreed += verdict is Verdict.AGREED
+        else:
+            self.unusable[verdict.value] += 1
         self.asked_at = max(self.asked_at, place.at)
-        _push(self._recent, (place, verdict.value[0]), self._keep)
         if verdict is not Verdict.AGREED:
             difference = Difference(*place, what, tuple(pointers), more, shadow, later)
             _push(self._differences, difference, DIFFERENCES)
@@ -514,6 +559,7 @@ class _Sums:
     def figures(
         self,
         rules: EvidenceRules,
+        stored: StoredEvidence,
         level: AutonomyLevel | None,
         demotion: Demotion | None,
         cap: AutonomyLevel | None,
@@ -522,26 +568,29 @@ class _Sums:
     ) -> StepFigures:
         """The figures of this series; `unasked` sums the step's executions without a call of the agent."""
         idle = unasked if unasked is not None and unasked is not self else _NONE
-        recent = "".join(letter for _, letter in sorted(self._recent))
-        lower, upper = wilson(self.agreed, self.n) if self.n else (None, None)
-        drift = Tally(self.n, self.agreed, self.hard, recent).drifts(rules)
-        hard_recent = recent[-LAST:].count("h")
         if demotion is not None and (level is None or demotion.level < level):
             level = demotion.level
-        could_be, why_not = next_level(rules, level, cap, self.n, lower, hard_recent, drift)
+        step = self.series.step
+        standing = stored.standings.get(f"{step}/{self.mark}", Standing())
+        power = stored.powers.get(f"{step}/{self.series.check}")
+        lowered = stored.demotions.get(step, 0)
+        kinds = tuple(
+            _kind_figures(kind, standing, rules, level, power, cap, lowered)
+            for kind in (sorted(standing.kinds) or [""])
+        )
+        # The settings raise a step as a whole; a kind that has not earned the level stays gated.
+        best = next((kind for kind in kinds if kind.could_be is not None), kinds[0])
         return StepFigures(
             series=self.series,
             newest=newest,
             n=self.n,
             agreed=self.agreed,
-            differed=self.n - self.agreed - self.hard,
-            hard=self.hard,
+            differed=self.n - self.agreed,
+            unusable=dict(sorted(self.unusable.items())),
             soft=self.soft,
-            agree=self.agreed / self.n if self.n else None,
-            lower95=lower,
-            upper95=upper,
-            drift=drift,
-            hard_recent=hard_recent,
+            standing=standing,
+            power=power,
+            kinds=kinds,
             agent_ms=self.agent_ms.value(),
             handler_ms=self.handler_ms.value(),
             executions=self.executions,
@@ -551,38 +600,30 @@ class _Sums:
             now=level,
             demotion=demotion,
             max_autonomy=cap,
-            could_be=could_be,
-            why_not=why_not,
+            could_be=best.could_be,
+            why_not=best.why_not,
             differences=tuple(sorted(self._differences, reverse=True)),
             first_at=min(self.first_at, idle.first_at),
             last_at=max(self.last_at, idle.last_at),
         )
 
 
-def next_level(
+def _kind_figures(
+    kind: str,
+    standing: Standing,
     rules: EvidenceRules,
     level: AutonomyLevel | None,
+    power: Power | None,
     cap: AutonomyLevel | None,
-    n: int,
-    lower95: float | None,
-    hard_recent: int,
-    drift: bool,
-) -> tuple[AutonomyLevel | None, str | None]:
-    """The level the evidence would justify, or None and the first condition that is not met."""
-    above = (level or AutonomyLevel.OPERATOR).above
-    if above is None:
-        return None, "stay: no level is higher"
-    if n < rules.min_n:
-        return None, f"stay: n below {rules.min_n}"
-    if lower95 is None or lower95 < rules.min_lower95:
-        return None, f"stay: lower95 below {rules.min_lower95:.1%}"
-    if hard_recent:
-        return None, f"stay: {hard_recent} hard in the last {LAST}"
-    if drift:
-        return None, f"stay: drift in the last {rules.window}"
-    if cap is not None and above > cap:
-        return None, f"stay: capped at {cap.value}"
-    return above, None
+    demotions: int,
+) -> KindFigures:
+    tally: Tally = standing.tally(kind)
+    could_be, why_not = next_level(rules, level, standing, power, kind=kind, cap=cap, demotions=demotions)
+    known = power is not None and power.caught and tally.n
+    return KindFigures(
+        kind, tally.n, tally.wrong, tally.at_most(rules, power) if known and power is not None else None,
+        dict(tally.judges), could_be, why_not,
+    )  # fmt: skip
 
 
 class _Median:
@@ -645,5 +686,5 @@ def _level(name: Any) -> AutonomyLevel | None:
     return next((level for level in AutonomyLevel if level.value == name), None)
 
 
-_NONE = _Sums(Series(""), 1)
+_NONE = _Sums(Series(""), "")
 """Sums for a step whose agent was always asked."""

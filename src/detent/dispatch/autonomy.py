@@ -81,6 +81,19 @@ def _rank(other: object) -> int:
     return other.rank
 
 
+class TextReview(str, Enum):
+    """Who reads the text that an agent writes for people before it is used."""
+
+    PERSON = "person"
+
+
+class ProsePolicy(str, Enum):
+    """What an approver may do with text for people that nobody has read."""
+
+    FREE = "free"
+    """It is used as written, if it keeps the hard contract."""
+
+
 class FallbackReason(str, Enum):
     """Why the handler's outcome was used although the step is in agent mode."""
 
@@ -92,6 +105,8 @@ class FallbackReason(str, Enum):
     NO_INTENT = "no_intent"
     OPERATOR = "operator"
     BUDGET = "budget"
+    PROSE_UNREVIEWED = "prose_unreviewed"
+    """The agent's text for people was neither read by a person nor composed of approved sentences."""
 
 
 class Check(str, Enum):

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-from detent.dispatch.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.autonomy import AutonomyLevel, ProsePolicy, StepMode, TextReview
 from detent.dispatch.config_values import READERS, RETRY_PARTS, Refused, Trouble
 from detent.engine import logger
 from detent.kernel.budget import Budget
@@ -75,6 +75,12 @@ class StepConfig:
     """A cap for this step inside the run's budget."""
     shadow: float | None = None
     """Share of executions that are shadowed for statistics."""
+    review: TextReview | None = None
+    """Who reads the agent's text for people before it is used."""
+    review_within: float | None = None
+    """Seconds after which the handler's text is used if nobody has reviewed the draft."""
+    prose: ProsePolicy | None = None
+    """Whether an approver's text for people is used unread."""
     prompt_text: str | None = None
     """Text of `prompt_file`."""
     prompt_given: str | None = field(default=None, compare=False, repr=False)
@@ -195,9 +201,11 @@ SYNONYMS = ("timeout_s", "max_attempts")
 EVERYWHERE = ("provider", "model_id", "temperature", "max_tokens")
 """Fields that all four layers supply; the others come from the first two."""
 _THESE = ", ".join(EVERYWHERE)
-AGENT_ONLY = ("autonomy", "allowed_tools", "prompt_suffix", "prompt_file")
+AGENT_ONLY = (
+    "autonomy", "allowed_tools", "prompt_suffix", "prompt_file", "review", "review_within", "prose"
+)  # fmt: skip
 """Fields that apply to agents only; `autonomy` only above operator."""
-EXCLUSIVE = (("max_retries", "retry_policy"), ("prompt_suffix", "prompt_file"))
+EXCLUSIVE = (("max_retries", "retry_policy"), ("prompt_suffix", "prompt_file"), ("review", "prose"))
 """Pairs of which a layer may set one; setting it hides both fields of lower layers."""
 
 
@@ -245,7 +253,8 @@ def _checked(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Trouble]]:
             troubles += [(f"{name}.{part}" if part else name, text) for part, text in refused.troubles]
     for first, second in EXCLUSIVE:
         if values.get(first) is not None and values.get(second) is not None:
-            troubles.append((first, f"and {second} are two ways of saying the same; say one of them."))
+            both = "decide who reads the text" if first == "review" else "are two ways of saying the same"
+            troubles.append((first, f"and {second} {both}; say one of them."))
     return checked, troubles
 
 

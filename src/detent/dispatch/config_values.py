@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from detent.dispatch.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.autonomy import AutonomyLevel, ProsePolicy, StepMode, TextReview
 from detent.kernel.budget import Budget
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.policy import RetryPolicy
@@ -45,6 +46,8 @@ def _choice(kind: type[Enum]) -> Callable[[Any], Any]:
 
 def listed(names: Sequence[str]) -> str:
     """Names with `or` before the last."""
+    if len(names) == 1:
+        return names[0]
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
@@ -87,6 +90,15 @@ def _text(value: Any) -> str:
 def _seconds(value: Any) -> float:
     if not _is_number(value) or value <= 0:
         raise Refused(f"is {_quoted(value)}; it takes a number of seconds above 0.")
+    return float(value)
+
+
+def _duration(value: Any) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", value.strip()) if isinstance(value, str) else None
+    if match is not None:
+        value = float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[match[2]]
+    if not _is_number(value) or value <= 0:
+        raise Refused(f"is {_quoted(value)}; it takes a time such as 30m, 4h or 2d, or seconds above 0.")
     return float(value)
 
 
@@ -184,5 +196,8 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "prompt_file": _path,
     "budget": _budget,
     "shadow": _share,
+    "review": _choice(TextReview),
+    "review_within": _duration,
+    "prose": _choice(ProsePolicy),
 }
 """By field: converts a plain value to the field's type; raises `Refused` when it cannot."""

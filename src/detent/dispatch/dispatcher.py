@@ -10,12 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.autonomy import AutonomyLevel
-from detent.dispatch.evidence import verdict_of_later
+from detent.dispatch.evidence import MEASUREMENT, PERSON, verdict_of_later
 from detent.dispatch.evidence_log import Counted, EvidenceLog
 from detent.dispatch.executor_errors import DispatchError
 from detent.dispatch.layers import Layers
 from detent.dispatch.plan import Plan, facts_of, no_agent_side
 from detent.dispatch.planner import Planner
+from detent.dispatch.standing import Observation
 from detent.engine import logger
 from detent.engine.performer import Assignment, Performed
 from detent.engine.verdicts import counts_in
@@ -92,10 +93,19 @@ class Dispatcher(Planner):
             record = note["record"]
             step, lowered = str(record["step"]), record.get("lowered") or {}
             level = AutonomyLevel(lowered.get("was") or record.get("autonomy_level") or "operator")
+            by_step = note.get("by") in driver.flow.steps
+            # A step that only an agent can perform is never set to operator: nobody would perform it.
+            handled = bool(record.get("series"))
             facts = partial(_say, run_id=driver.run.id, step_name=step)
             try:
+                seen = Observation(
+                    verdict, level, driver.clock.now(), MEASUREMENT if by_step else PERSON,
+                    str(record.get("kind") or ""), str(record.get("inputs") or ""), afterwards=True,
+                )  # fmt: skip
+                share = self.settings.evidence.audited_share(level, None)
+                series = dict(record.get("series") or {})
                 await self.evidence.count(
-                    Counted(verdict, step, level, True, dict(record.get("series") or {}), driver, facts)
+                    Counted(seen, step, handled, series, driver, facts, share=share, audit=True)
                 )
             except (Fenced, StoreUnavailable):
                 raise

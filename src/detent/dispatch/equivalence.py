@@ -68,9 +68,12 @@ class CompareRules:
     """Largest relative difference between two floats that count as equal."""
     text: TextRule = "exact"
     """`whitespace`: runs of whitespace count as one space; leading and trailing whitespace is ignored."""
+    harmless: Sequence[str] = ()
+    """Pointers to places that rightly vary: no error is planted there when the power of the check is
+    measured, and the report lists them. A place that is ignored only is still planted with errors."""
 
     def __post_init__(self) -> None:
-        for name in ("ignore", "unordered"):
+        for name in ("ignore", "unordered", "harmless"):
             object.__setattr__(self, name, _pointers(name, getattr(self, name)))
         tolerance = self.float_rel_tol
         if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)):
@@ -92,7 +95,7 @@ def _pointers(name: str, value: Any) -> tuple[str, ...]:
     for pointer in pointers:
         if not isinstance(pointer, str):
             raise ConfigurationError(f"Compare rule {name} holds {_a(pointer)}; it takes pointers.")
-        if not pointer.startswith("/") and (pointer or name == "ignore"):
+        if not pointer.startswith("/") and (pointer or name != "unordered"):
             raise ConfigurationError(
                 f"Compare rule {name} holds '{pointer}'; a pointer begins with a slash: '/{pointer}'."
             )

@@ -1,8 +1,9 @@
-"""The evidence about an agent, and its consequences: the rules for raising and lowering levels.
+"""What counts as evidence about an agent, the rules it is judged by, and the demotions that follow.
 
-An execution gives a verdict when the agent's answer was compared with the step's own code, or when the agent
-failed hard. Verdicts are summed in a tally per series; a tally shows whether agreement drifts and whether the
-step should go down a level. Nothing here raises a level: a person decides that, from a report.
+A visit is evidence when a check that can fail judged the agent's answer: the comparison with the step's own
+code, its validator, a later measurement or a person. Outages, misconfiguration and answers that the hard
+contract refused had the handler's outcome: they are counted apart and cost no trust. `standing` sums the
+evidence of a series up.
 """
 
 from __future__ import annotations
@@ -11,78 +12,118 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
+from detent.dispatch.trust import POWER_SHARE, power_low
 from detent.kernel.errors import ConfigurationError
 
 Z95 = 1.959963984540054
 """Standard normal quantile of 0.975: a two-sided interval of 95 %."""
-LAST = 50
-"""The latest verdicts that must contain no hard failure when a level is to be raised."""
 
-HARD_REASONS = frozenset(
-    {FallbackReason.EXCEPTION.value, FallbackReason.TIMEOUT.value, FallbackReason.SCHEMA_VIOLATION.value}
-)
-"""Reasons of a fallback for which the agent failed, as opposed to not being asked."""
+OUTAGES = frozenset({FallbackReason.EXCEPTION.value, FallbackReason.TIMEOUT.value})
+HARD_REASONS = OUTAGES | {FallbackReason.SCHEMA_VIOLATION.value}
+"""Reasons of a fallback for which the agent gave no usable answer, as opposed to not being asked."""
+MISCONFIGURED = frozenset({"ConfigurationError", "IntegrationMissing", "MisconfiguredError"})
+"""Types of agents' errors that a person must mend in the settings."""
 
 
 class Verdict(str, Enum):
     """The verdict of one execution on the agent."""
 
     AGREED = "agreed"
-    """Its answer equalled the handler's, or passed the step's validator."""
+    """Its answer equalled the handler's, or passed the step's validator, or a person found it right."""
     DIFFERED = "differed"
-    HARD = "hard"
-    """It raised, timed out, or broke the hard contract."""
+    """It was wrong: the only verdict that costs trust."""
+    REFUSED = "refused"
+    """It broke the hard contract, so that the handler's outcome was used."""
+    OUTAGE = "outage"
+    """It raised or timed out."""
+    MISCONFIGURED = "misconfigured"
+    """It could not be asked properly: a setting is missing or wrong."""
     UNCHECKED = "unchecked"
-    """It answered without a comparison: no evidence of agreement, but not a hard failure either."""
+    """It answered, and nobody judged the answer."""
+
+    @property
+    def judges(self) -> bool:
+        """Whether a check looked at the answer."""
+        return self in (Verdict.AGREED, Verdict.DIFFERED)
 
 
-_LETTERS = {Verdict.AGREED: "a", Verdict.DIFFERED: "d", Verdict.HARD: "h", Verdict.UNCHECKED: "u"}
+COMPARISON, VALIDATOR, PERSON, MEASUREMENT = "comparison", "validator", "person", "measurement"
+"""Who judges."""
+
+
+class ByLevel(NamedTuple):
+    """A share for each level at which answers are used unchecked."""
+
+    consultant: float
+    approver: float
+
+    def at(self, level: AutonomyLevel) -> float:
+        """The share for a level; below consultant, that of consultant, which is to be earned next."""
+        return self.approver if level is AutonomyLevel.APPROVER else self.consultant
+
+
+_TOLERATE, _AUDIT = ByLevel(0.02, 0.01), ByLevel(0.1, 0.02)
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceRules:
-    """How much evidence it takes to raise a step, and how little to lower it."""
+    """How far agents may be wrong, and how that is watched."""
 
-    min_n: int = 50
-    min_lower95: float = 0.95
-    """The lower end of the 95 % interval of agreement must reach this."""
-    window: int = 20
-    """Number of the latest verdicts considered for drift."""
-    drift_below: float = 0.8
-    """Agreement within the window below this, ..."""
-    drift_above: float = 0.95
-    """... while the whole series is above this, is drift."""
+    tolerate: ByLevel = _TOLERATE
+    """The share of wrong answers accepted at a level."""
+    risk: float = 0.05
+    """The chance accepted that an agent worse than that is ever proposed."""
+    min_power: float = 0.9
+    """The share of planted errors, of every sort, that a check must refuse to count as evidence."""
+    audit: ByLevel = _AUDIT
+    """The share of unchecked answers that is judged afterwards."""
+    audit_per_day: int = 1
+    """At small traffic, so many a day are judged at least."""
+    recheck: int = 60
+    """Clean answers in a row after a seen error before answers go out unchecked again."""
+    harm: float | None = None
+    """How many wrong answers may go out before one is seen; takes the place of `audit`."""
+    patience: float = 10_000
+    """Judged visits, on average, between two wrongful demotions of an agent within tolerance."""
+    min_days: int = 3
+    """Evidence must come from so many different days."""
+    max_unusable: float = 0.05
+    """More outages and refusals than this share of the last 200 answers hold a raise back."""
     demote: bool = True
     """Whether steps are lowered automatically."""
-    demote_hard: int = 3
-    """Number of hard failures among the last `demote_window` answers that lowers the step."""
-    demote_agreement: float = 0.8
-    """Agreement of the last `demote_window` verdicts below this lowers the step."""
-    demote_window: int = 20
     floor: AutonomyLevel = AutonomyLevel.OPERATOR
     """The lowest level that a step is automatically lowered to."""
 
     def __post_init__(self) -> None:
         problems = [
-            f"{name} is {value!r}; a whole number of at least 1 is needed"
-            for name in ("min_n", "window", "demote_hard", "demote_window")
-            if not _counts(value := getattr(self, name))
+            f"{name} is {value!r}; a whole number of at least {least} is needed"
+            for name, least in (("audit_per_day", 0), ("recheck", 0), ("min_days", 1))
+            if not _counts(value := getattr(self, name), least)
         ]
         problems += [
             f"{name} is {value!r}; a share between 0 and 1 is needed"
-            for name in ("min_lower95", "drift_below", "drift_above", "demote_agreement")
+            for name in ("min_power", "max_unusable")
             if not _is_share(value := getattr(self, name))
         ]
-        if not problems:
-            if self.drift_below > self.drift_above:
-                problems.append(f"drift_below ({self.drift_below}) is above drift_above ({self.drift_above})")
-            if self.demote_hard > self.demote_window:
-                problems.append(
-                    f"demote_hard ({self.demote_hard}) is above demote_window ({self.demote_window})"
-                )
+        for name, shares in (("tolerate", self.tolerate), ("audit", self.audit)):
+            problems += [
+                f"{name}.{level} is {share!r}; a share between 0 and 1 is needed"
+                for level, share in shares._asdict().items()
+                if not _is_share(share)
+            ]
+        if not problems and not all(0 < share < 1 for share in self.tolerate):
+            problems.append(
+                "tolerate lies between 0 and 1, both excluded: no evidence shows that none is wrong"
+            )
+        if not (_is_share(self.risk) and 0 < self.risk < 1):
+            problems.append(f"risk is {self.risk!r}; a chance between 0 and 1 is needed")
+        if not _is_number(self.patience) or self.patience <= 1:
+            problems.append(f"patience is {self.patience!r}; a number above 1 is needed")
+        if self.harm is not None and (not _is_number(self.harm) or self.harm < 1):
+            problems.append(f"harm is {self.harm!r}; a number of at least 1 is needed")
         if not isinstance(self.floor, AutonomyLevel):
             names = ", ".join(level.value for level in AutonomyLevel)
             problems.append(f"floor is {self.floor!r}; one of {names} is needed")
@@ -90,17 +131,33 @@ class EvidenceRules:
             raise ConfigurationError(f"Rules of evidence: {'; '.join(problems)}.")
 
     @property
-    def keep(self) -> int:
-        """Number of the latest verdicts a tally must keep to be judged by these rules."""
-        return max(self.window, self.demote_window, LAST)
+    def error_risk(self) -> float:
+        """The part of the risk that is spent on the agent's errors."""
+        return self.risk * (1 - POWER_SHARE)
+
+    @property
+    def power_risk(self) -> float:
+        """The part of the risk that is spent on the check's power."""
+        return self.risk * POWER_SHARE
+
+    def audited_share(self, level: AutonomyLevel, power: Power | None) -> float:
+        """The share of answers at a level that is judged after use."""
+        if self.harm is None:
+            return self.audit.at(level)
+        least = self.min_power if power is None else power.low(self)
+        return min(1.0, 1 / (self.harm * max(least, 0.01)))
 
 
-def _counts(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+def _counts(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_share(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+    return _is_number(value) and 0 <= value <= 1
 
 
 def wilson(agreed: int, n: int, z: float = Z95) -> tuple[float, float]:
@@ -119,22 +176,80 @@ def wilson(agreed: int, n: int, z: float = Z95) -> tuple[float, float]:
     )
 
 
+class Power(NamedTuple):
+    """The power of a check by its weakest sort of planted errors."""
+
+    planted: int
+    caught: int
+    sort: str = ""
+
+    @property
+    def share(self) -> float:
+        """Share of the planted errors that the check has refused."""
+        return self.caught / self.planted if self.planted else 0.0
+
+    def low(self, rules: EvidenceRules) -> float:
+        """The least power that the planted errors do not exclude."""
+        return power_low(self.planted, self.caught, rules.power_risk)
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> Power | None:
+        """The weakest sort of a mark that holds a measurement (`power.PowerReport`); None without one.
+
+        Sorts of which no error could be planted say nothing and are left out.
+        """
+        sorts = plain.get("sorts") if isinstance(plain, Mapping) else None
+        measured = [
+            cls(int(figures["planted"]), int(figures["caught"]), str(figures["sort"]))
+            for figures in sorts or ()
+            if figures["planted"]
+        ]
+        return min(measured, key=lambda power: (power.share, power.planted), default=None)
+
+
+# -- verdicts -----------------------------------------------------------------------------------------------
+
+
 def verdict_of(record: Mapping[str, Any]) -> Verdict | None:
-    """The verdict of a dispatched step's record; None when the agent was not tested.
+    """The verdict of a dispatched step's record; None when the agent was not asked.
 
     Nor is there one where a person has denied an effect: what followed is the person's decision.
     """
     if record.get("denied"):
         return None
     if record.get("fallback_used"):
-        reason = record.get("fallback_reason")
-        if reason in HARD_REASONS:
-            return Verdict.HARD
-        return Verdict.DIFFERED if reason == FallbackReason.VALIDATION_FAILURE.value else None
+        return _verdict_of_fallback(record.get("fallback_reason"), record.get("agent_error"))
     if record.get("mode_used") != StepMode.AGENT.value:
         return None
-    checked = record.get("check") in (Check.VALIDATOR.value, Check.COMPARE.value)
-    return Verdict.AGREED if checked else Verdict.UNCHECKED
+    if (draft := record.get("draft")) is not None:
+        return _VERDICTS_ON_DRAFTS.get(draft.get("verdict"), Verdict.UNCHECKED)
+    return Verdict.AGREED if judge_of(record) is not None else Verdict.UNCHECKED
+
+
+def _verdict_of_fallback(reason: Any, error: Any) -> Verdict | None:
+    if reason in OUTAGES:
+        kind = error.get("type") if isinstance(error, Mapping) else error
+        return Verdict.MISCONFIGURED if kind in MISCONFIGURED else Verdict.OUTAGE
+    if reason == FallbackReason.SCHEMA_VIOLATION.value:
+        return Verdict.REFUSED
+    return Verdict.DIFFERED if reason == FallbackReason.VALIDATION_FAILURE.value else None
+
+
+def judge_of(record: Mapping[str, Any]) -> str | None:
+    """The check that looked at the answer of a dispatch record and could have refused it."""
+    if (draft := record.get("draft")) is not None:  # facts that agreed say nothing about the text
+        return PERSON if draft.get("verdict") in _VERDICTS_ON_DRAFTS else None
+    judges = {Check.VALIDATOR.value: VALIDATOR, Check.COMPARE.value: COMPARISON}
+    return judges.get(str(record.get("check")))
+
+
+_VERDICTS_ON_DRAFTS = {
+    "approved": Verdict.AGREED,
+    "edited": Verdict.DIFFERED,
+    "handler": Verdict.DIFFERED,
+}
+"""What a person's verdict on an agent's text says about the agent. Facts that agree are no evidence about the
+text beside them: without a person, or with only the wording changed, the visit is unchecked."""
 
 
 def verdict_of_shadow(note: Mapping[str, Any]) -> Verdict | None:
@@ -144,8 +259,8 @@ def verdict_of_shadow(note: Mapping[str, Any]) -> Verdict | None:
         return Verdict.AGREED
     if outcome == Verdict.DIFFERED.value:
         return Verdict.DIFFERED
-    if outcome == "failed" and note.get("side") == "agent" and note.get("reason") in HARD_REASONS:
-        return Verdict.HARD
+    if outcome == "failed" and note.get("side") == "agent":
+        return _verdict_of_fallback(note.get("reason"), note.get("error"))
     return None
 
 
@@ -160,97 +275,7 @@ def verdict_of_later(note: Mapping[str, Any]) -> Verdict | None:
         return None
     if not note.get("right"):
         return Verdict.DIFFERED
-    checked = record.get("check") in (Check.VALIDATOR.value, Check.COMPARE.value)
-    return None if checked else Verdict.AGREED
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """Rolling evidence of one series, small enough for a durable mark."""
-
-    n: int = 0
-    agreed: int = 0
-    hard: int = 0
-    recent: str = ""
-    """The latest verdicts that count, newest last: `a`greed, `d`iffered, `h`ard."""
-    asked: str = ""
-    """The latest answers, checked or not, newest last: the same letters and `u`nchecked."""
-
-    def __post_init__(self) -> None:
-        if self.agreed < 0 or self.hard < 0 or self.agreed + self.hard > self.n or len(self.recent) > self.n:
-            raise ValueError(
-                f"A tally of {self.agreed} agreed and {self.hard} hard out of {self.n} cannot be."
-            )
-        if self.recent.strip("adh") or self.asked.strip("adhu"):
-            raise ValueError("A tally remembers verdicts as the letters a, d, h and u only.")
-
-    @property
-    def differed(self) -> int:
-        """Number compared and not equal."""
-        return self.n - self.agreed - self.hard
-
-    @property
-    def agreement(self) -> float | None:
-        """Share that agreed; None before the first verdict."""
-        return self.agreed / self.n if self.n else None
-
-    def after(self, verdict: Verdict, keep: int = LAST) -> Tally:
-        """The tally with one more verdict, keeping the latest `keep` (see `EvidenceRules.keep`)."""
-        letter = _LETTERS[verdict]
-        latest = (self.asked + letter)[-keep:]
-        if verdict is Verdict.UNCHECKED:
-            return Tally(self.n, self.agreed, self.hard, self.recent, latest)
-        return Tally(
-            self.n + 1,
-            self.agreed + (verdict is Verdict.AGREED),
-            self.hard + (verdict is Verdict.HARD),
-            (self.recent + letter)[-keep:],
-            latest,
-        )
-
-    def drifts(self, rules: EvidenceRules) -> bool:
-        """Whether the latest verdicts agree far less often than the series as a whole."""
-        last = self.recent[-rules.window :]
-        if len(last) < rules.window:
-            return False
-        return last.count("a") / len(last) < rules.drift_below and self.agreed / self.n > rules.drift_above
-
-    def demotion(self, rules: EvidenceRules) -> str | None:
-        """The reason to demote the step now, in a few words; None when there is none.
-
-        Start a new tally after a demotion, or one burst of failures would lower the step again and again.
-        """
-        if not rules.demote:
-            return None
-        latest = self.asked[-rules.demote_window :]
-        hard = latest.count("h")
-        if hard >= rules.demote_hard:
-            return f"{hard} of the last {len(latest)} failed hard"
-        last = self.recent[-rules.demote_window :]
-        agreed = last.count("a")
-        if len(last) == rules.demote_window and agreed / len(last) < rules.demote_agreement:
-            return f"{agreed} of the last {len(last)} agreed, below {rules.demote_agreement:.0%}"
-        return None
-
-    def to_plain(self) -> dict[str, Any]:
-        """As plain values, without empty ones."""
-        plain = {
-            "n": self.n, "agreed": self.agreed, "hard": self.hard, "recent": self.recent, "asked": self.asked
-        }  # fmt: skip
-        return {name: value for name, value in plain.items() if value}
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any] | None) -> Tally:
-        """Read back what `to_plain` wrote; None becomes an empty tally."""
-        if not plain:
-            return cls()
-        return cls(
-            int(plain.get("n", 0)),
-            int(plain.get("agreed", 0)),
-            int(plain.get("hard", 0)),
-            str(plain.get("recent", "")),
-            str(plain.get("asked", "")),
-        )
+    return None if judge_of(record) is not None else Verdict.AGREED
 
 
 def below(level: AutonomyLevel, rules: EvidenceRules) -> AutonomyLevel | None:
@@ -261,6 +286,16 @@ def below(level: AutonomyLevel, rules: EvidenceRules) -> AutonomyLevel | None:
 
 DEMOTIONS = "autonomy/"
 """Prefix of the marks that hold a step below its configured level; the step's qualified name follows."""
+DEMOTED = "demoted/"
+"""Prefix of the marks that hold when a step was demoted by its evidence, restored or not."""
+POWER = "power/"
+"""Prefix of the marks that hold the power of a check; the step and the check's fingerprint follow."""
+DEMOTIONS_DAYS = 90
+
+
+def recent(times: Any, now: float) -> list[float]:
+    """The demotions among these that a proposal still has to consider."""
+    return [float(at) for at in times or () if float(at) > now - DEMOTIONS_DAYS * 86400]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,11 @@ from detent.dispatch import gate
 from detent.dispatch.after_effects import AfterEffects
 from detent.dispatch.agent import AgentVisit, Asked, Judges
 from detent.dispatch.agent_side import agent_side, highest_level, is_straight
-from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
+from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, ProsePolicy, StepMode
+from detent.dispatch.draft import Draft, DraftVerdict, Review, texts_of, with_texts
+from detent.dispatch.draft_review import DraftReview
 from detent.dispatch.equivalence import Discrepancy
-from detent.dispatch.evidence import DEMOTIONS, Demotion
-from detent.dispatch.executor import Availability, ExecutorResult, StepExecutor
+from detent.dispatch.executor import PlayedExecutor, StepExecutor
 from detent.dispatch.executor_errors import DispatchError, OutputSchemaValidationError
 from detent.dispatch.failure import Failure
 from detent.dispatch.fallback import Fallback
@@ -27,8 +28,9 @@ from detent.dispatch.matching import normal
 from detent.dispatch.own_code import OwnCode, failed_before
 from detent.dispatch.plan import Plan, check_price, facts_of, no_agent_side
 from detent.dispatch.proposal import Proposal
-from detent.dispatch.result import DispatchResult
+from detent.dispatch.result import DispatchResult, milliseconds
 from detent.dispatch.visit_level import Lowered, lowered
+from detent.dispatch.visit_trust import VisitTrust
 from detent.engine import logger, moves
 from detent.engine.acts import Act
 from detent.engine.context import StepContext
@@ -41,7 +43,7 @@ from detent.engine.step_failures import StepFailed
 from detent.engine.trial_context import CannotCheck, TrialContext, TrialPaused
 from detent.kernel.entries import Body, Recorded
 from detent.kernel.errors import BudgetExceededError, DetentError, InvalidTransitionError, name_of
-from detent.kernel.plain import digest
+from detent.kernel.plain import digest, to_plain
 
 if TYPE_CHECKING:
     from detent.dispatch.evidence_log import EvidenceLog
@@ -84,7 +86,6 @@ class Execution:
         self.lowered: Lowered | None = None
         """How the flow has lowered it for this visit."""
         self.facts = facts_of(plan, driver.run)
-        self._inputs: dict[str, Any] | None = None
         self._began = driver.clock.elapsed()
         self._handler_seconds: float | None = None
         self.agent_side: Side | None = None
@@ -94,8 +95,11 @@ class Execution:
         self._agent_remarks: tuple[Body, ...] = ()
         self._earlier_model: str | None = None
         """The model that was asked earlier in this visit, by whoever the run was taken over from."""
+        self.trust = VisitTrust(plan, driver, evidence)
         self._round: Judgement | None = None
         """The judgement of the current round, until it is told."""
+        self._draft: dict[str, Any] | None = None
+        """What is recorded of the agent's text for people."""
 
     @property
     def run(self) -> Run:
@@ -106,19 +110,19 @@ class Execution:
         """A trial of the same dispatch on an earlier state of the run, with the same inputs and answers."""
         ctx = TrialContext(self.ctx.then(run))
         execution = Execution(self.planner, self.evidence, self.driver, self.plan, ctx)
-        execution.level, execution._inputs = self.level, self._inputs
+        execution.level, execution.trust.inputs = self.level, self.trust.inputs
         return execution
 
     @property
     def inputs(self) -> dict[str, Any]:
         """The step's inputs, once gathered."""
-        assert self._inputs is not None
-        return self._inputs
+        assert self.trust.inputs is not None
+        return self.trust.inputs
 
     async def gather(self) -> None:
         """Compute the step's inputs once, for agent and handler alike, before anything changes."""
-        if self._inputs is None:
-            self._inputs = await self.ctx.inputs()
+        if self.trust.inputs is None:
+            self.trust.inputs = await self.ctx.inputs()
 
     # -- the order of checks --------------------------------------------------------------------------------
 
@@ -129,9 +133,10 @@ class Execution:
             self._mode_ignored()
             return await self._agent_alone()
         demoted = await self._demoted() if plan.agent else None
-        if plan.agent and (lower := await lowered(self.ctx, self.level)) is not None:
-            self.lowered, self.level = lower, lower.level
-            demoted = f"lowered for this visit: {lower.why}"
+        for lower in (await self._watched(), await lowered(self.ctx, self.level)) if plan.agent else ():
+            if lower is not None and lower.level < self.level:
+                self.lowered, self.level = lower._replace(was=self.usual_level), lower.level
+                demoted = f"lowered for this visit: {lower.why}"
         self.say(
             logger.info, "dispatch.mode_selected", mode=config.mode.value if config.mode else None,
             autonomy=self.level.value, forced=plan.resolved.forced, source=plan.resolved.sources.get("mode"),
@@ -165,7 +170,7 @@ class Execution:
         if isinstance(executor, str):
             self.say(
                 logger.warning, "dispatch.no_executor", autonomy=self.level.value, why_not=executor,
-                provider=config.provider or self._default_provider(),
+                provider=config.provider or getattr(self.planner.settings.executors, "default", None),
                 hint="configure `model.provider`, or set the step to mode: deterministic",
             )  # fmt: skip
             return await self._fall_back(
@@ -227,7 +232,7 @@ class Execution:
     # -- the handler ----------------------------------------------------------------------------------------
 
     async def _plain(self) -> Answer:
-        shadow = bool(self.plan.config.shadow) and self._sampled()
+        shadow = await self.trust.is_drawn(self.plan.config.shadow or 0.0)
         if shadow:
             await self.gather()
         side = await self._timed(self.handle(self.ctx))
@@ -274,19 +279,9 @@ class Execution:
     def executor(self) -> StepExecutor | str:
         tape = self.driver.engine.tape
         if tape is not None and tape.plays:
-            return _Played()
-        executor = self.planner.executor(self.plan.config.provider, self.driver.family)
-        if isinstance(executor, str):
-            return executor
-        try:
-            available = executor.available()
-        except Exception as error:
-            return f"it cannot say whether it is available ({type(error).__name__})"
-        return executor if available.ok else available.why_not or "it says it is not available"
-
-    def _default_provider(self) -> str | None:
-        source = self.planner.settings.executors
-        return source.default if source is not None else None
+            return PlayedExecutor()
+        config = self.plan.config
+        return self.planner.usable_executor(config.provider, config.model_id, self.driver.family)
 
     async def ask(self, executor: StepExecutor, *, durable: bool = True) -> Asked:
         """Have the agent visit the step; unless it failed, `agent_side` then holds its proposal.
@@ -294,15 +289,14 @@ class Execution:
         Raises:
             Rejected: the gate rejects effects that it asks for.
         """
-        await self.gather()
         try:
-            self._inputs = dict(await self.plan.dialect.prepare(self.plan, self.ctx, self.inputs))
+            await self.prepare_inputs()
         except PatternTimeout as error:  # a failed attempt: the prompt could not be prepared
             return Asked(attempts=1, failure=Failure.of(error))
         trusted = self.level in (AutonomyLevel.CONSULTANT, AutonomyLevel.APPROVER)
         trusted = trusted and not agent_side(self.step).validated
         judges = Judges(
-            self._judge_round if durable else _no_judge, self._round_over, self._check_proposal, trusted,
+            self._judge_round if durable else gate.no_judge, self._round_over, self.check_proposal, trusted,
             lambda: trusted or (self.step.validator is None and self.own_code.ready),
             self._prepare,
             self.own_code.question,
@@ -317,6 +311,11 @@ class Execution:
         finally:
             self.ctx.cap = None
 
+    async def prepare_inputs(self) -> None:
+        """Gather the inputs as an agent and its judges get them."""
+        await self.gather()
+        self.trust.inputs = dict(await self.plan.dialect.prepare(self.plan, self.ctx, self.inputs))
+
     async def _prepare(self) -> None:
         """Run the handler for the comparison before the agent acts: its replies then need not be committed
         before each judgement.
@@ -329,7 +328,17 @@ class Execution:
     async def _judge_round(self, effects: Sequence[Effect], number: int) -> int:
         """Judge effects that the agent asks for; gives how many may be performed before asking again."""
         assert self.visit is not None
-        acts, compared = self.visit.acts, len(effects)
+        judgement, compared = await self.judge_effects(self.visit.acts, effects, number)
+        if not judgement.accepted:
+            raise Rejected(judgement)
+        self._round = judgement
+        return compared
+
+    async def judge_effects(
+        self, acts: Sequence[Act], effects: Sequence[Effect], number: int
+    ) -> tuple[Judgement, int]:
+        """The gate's judgement on effects asked for after others, and how many of them it has compared."""
+        compared = len(effects)
         proposal = Proposal(
             None, None, tuple(effects), acts=tuple(acts), round=number, final=False, rehearse=self._rehearse
         )
@@ -344,11 +353,18 @@ class Execution:
                 raise HandlerFailed(error) from error
             return details
 
-        judgement = await gate.judge_round(self.level, self.step, self.inputs, proposal, departures)
-        if not judgement.accepted:
-            raise Rejected(judgement)
-        self._round = judgement
-        return compared
+        return await gate.judge_round(self.level, self.step, self.inputs, proposal, departures), compared
+
+    async def judge_answer(self, proposal: Proposal, side: Side) -> Judgement:
+        """The gate's judgement on a proposal that kept the hard contract; `check_proposal` comes first."""
+        try:
+            return await gate.judge(
+                self.level, self.step, self.plan.contract, self.inputs,
+                proposal._replace(rehearse=self._rehearse), side,
+                lambda: self.own_code.side_after(proposal.acts),
+            )  # fmt: skip
+        except (CannotCheck, TrialPaused):
+            return Judgement(False, Check.COMPARE, (Discrepancy("", "value"),))
 
     def _round_over(self) -> None:
         """Tell the judgement of a round after which the agent is asked again."""
@@ -356,7 +372,7 @@ class Execution:
             self._judged(self._round)
             self._round = None
 
-    async def _check_proposal(self, proposal: Proposal) -> None:
+    async def check_proposal(self, proposal: Proposal) -> None:
         """Check a proposal against the run: the conditions in its transition table, and its ledger."""
         ctx = TrialContext(self.ctx)
         broken = self.plan.contract.broken
@@ -421,16 +437,54 @@ class Execution:
             return await self._fall_back(Fallback.of(asked.failure, asked))
         assert asked.proposal is not None
         assert self.agent_side is not None
-        acts, self._round = asked.proposal.acts, None
+        self._round = None
+        written = texts_of(self.step, self.agent_side)
+        free = self.level is AutonomyLevel.APPROVER and self.plan.config.prose is ProsePolicy.FREE
+        if written and not free:
+            return await self._drafted(asked, written)
+        return await self._answered(asked, await self.judge_answer(asked.proposal, self.agent_side))
+
+    # -- text for people ------------------------------------------------------------------------------------
+
+    async def _drafted(self, asked: Asked, written: Mapping[str, str]) -> Answer:
+        """The answer of an agent that has written text for people: its facts, and text that may be used."""
+        assert asked.proposal is not None
+        assert self.agent_side is not None
+        await self.driver.log.flush()
+        side = self.agent_side
+        reviewed = self.plan.config.review is not None or not agent_side(self.step).handled
         try:
-            judgement = await gate.judge(
-                self.level, self.step, self.plan.contract, self.inputs,
-                asked.proposal._replace(rehearse=self._rehearse), self.agent_side,
-                lambda: self.own_code.side_after(acts),
-            )  # fmt: skip
+            own = texts_of(self.step, await self.own_code.side_after(asked.proposal.acts))
         except (CannotCheck, TrialPaused):
-            judgement = Judgement(False, Check.COMPARE, (Discrepancy("", "value"),))
+            own = {}
+        own = {place: text for place, text in own.items() if place in written}
+        if own == written:
+            return await self._answered(asked, await self.judge_answer(asked.proposal, side))
+        language = self.ctx.data.get("language")
+        facts, language = to_plain(self.inputs), language if isinstance(language, str) else None
+        review = DraftReview(self.plan, self.ctx, Draft(written, own, facts, language))
+        trusted = self.level in (AutonomyLevel.CONSULTANT, AutonomyLevel.APPROVER)
+        if not reviewed and (trusted or own.keys() != written.keys()):
+            return await self._unread(asked, review)
+        judgement = await self.judge_answer(asked.proposal, with_texts(self.step, side, own))
+        if not judgement.accepted:
+            return await self._answered(asked, judgement)
+        decision = await review.decision(side) if reviewed else Review(DraftVerdict.UNJUDGED, own)
+        if decision is None:
+            self.say(logger.info, "dispatch.draft_held", autonomy=self.level.value, attempts=asked.attempts)
+            outcome = Outcome(hold=review.hold(self.driver.clock.now()))
+            self.ctx.proposed = ()
+            result = DispatchResult.plain(autonomy_level=self.level)
+            return Answer(outcome, result, Side(outcome, None, None, ()))
+        if decision.texts.keys() != written.keys():  # nobody has read it, and the handler writes no such text
+            return await self._unread(asked, review)
+        self.agent_side, self._draft = with_texts(self.step, side, decision.texts), review.record(decision)
         return await self._answered(asked, judgement)
+
+    async def _unread(self, asked: Asked, review: DraftReview) -> Answer:
+        """The handler's outcome in place of text that nobody has read; the text is kept."""
+        self._draft = {"kept": review.kept()}
+        return await self._fall_back(Fallback(FallbackReason.PROSE_UNREVIEWED, asked=asked))
 
     async def _answered(self, asked: Asked, judgement: Judgement) -> Answer:
         """The answer that follows from the gate's judgement on an agent that has come to an end."""
@@ -446,13 +500,13 @@ class Execution:
             rejected = Fallback(FallbackReason.VALIDATION_FAILURE, asked=asked, judgement=judgement)
             return await self._fall_back(rejected)
         assert self.agent_side is not None
-        config = self.plan.config
-        above = self.level in (AutonomyLevel.CONSULTANT, AutonomyLevel.APPROVER)
+        share = self.trust.audited_share(self.usual_level)
+        audited = self.level >= AutonomyLevel.CONSULTANT and await self.trust.is_audited(share)
         result = DispatchResult.accepted(
             autonomy_level=self.level, check=judgement.check, validation_details=judgement.details,
             more_details=judgement.more, attempts=asked.attempts, duration_ms=self._ms(),
-            agent_duration_ms=_milliseconds(asked.seconds), handler_duration_ms=self._handler_ms(),
-            spend=asked.spend, shadow=above and bool(config.shadow) and self._sampled(),
+            agent_duration_ms=milliseconds(asked.seconds), handler_duration_ms=self._handler_ms(),
+            spend=asked.spend, shadow=audited,
         )  # fmt: skip
         remarks, rehearsed = self._agent_remarks, self.own_code.rehearsed
         if judgement.handler is not None and rehearsed is not None:
@@ -472,11 +526,13 @@ class Execution:
         if asked.failure is not None:
             self.say(logger.error, "dispatch.failed", reason=asked.failure.reason.value,
                       agent_error_type=asked.failure.type, handler_error_type=None)  # fmt: skip
-            raise StepFailed(f"{asked.failure.type}: {asked.failure.message}")
+            failed = StepFailed(f"{asked.failure.type}: {asked.failure.message}")
+            failed.detail = {"step": self.plan.qualified, "agent_called": True}
+            raise failed
         assert self.agent_side is not None
         result = DispatchResult.accepted(
             autonomy_level=AutonomyLevel.APPROVER, check=Check.NONE, attempts=asked.attempts,
-            duration_ms=self._ms(), agent_duration_ms=_milliseconds(asked.seconds), spend=asked.spend,
+            duration_ms=self._ms(), agent_duration_ms=milliseconds(asked.seconds), spend=asked.spend,
         )  # fmt: skip
         return self._done(self.agent_side, result, asked, None, self._agent_remarks)
 
@@ -518,7 +574,7 @@ class Execution:
                 # From here on code or a person decides, also in a worker that takes the run over.
                 await self.driver.commit_whole(record)
             after = AfterEffects(
-                self.driver, self.own_code, self._inputs or {}, lambda ctx: self._timed(self.handle(ctx))
+                self.driver, self.own_code, self.trust.inputs or {}, lambda ctx: self._timed(self.handle(ctx))
             )
             return await after.go_on(acts)
         if not kept:
@@ -583,6 +639,8 @@ class Execution:
             detail |= self.plan.resolved.to_plain()
             if self.lowered is not None:
                 detail["lowered"] = self.lowered.to_plain()
+            if kind := self.trust.kind:
+                detail["kind"] = kind
             if (highest := highest_level(self.step)) is not None:
                 detail["max_autonomy"] = highest.value
         if self.visit is not None and self.visit.denied:
@@ -595,14 +653,19 @@ class Execution:
             detail |= {"rounds": asked.rounds, "refused_calls": asked.refused, "effects": asked.effects}
         if judgement is not None and judgement.reasons:
             detail["verdict"] = list(judgement.reasons)
+        if self._draft is not None:
+            detail["draft"] = dict(self._draft)
         return detail
 
     def series(self, model_id: str | None) -> dict[str, Any]:
         """The series this evidence belongs to: another model, prompt or handler starts a new one."""
+        plan = self.plan
         return {
             "model_id": model_id,
-            "prompt": self.plan.prompt_fingerprint,
-            "handler": self.plan.handler_fingerprint,
+            "prompt": plan.prompt_fingerprint,
+            "handler": plan.handler_fingerprint,
+            "check": plan.check_fingerprint,
+            "sampling": plan.sampling_fingerprint,
         }
 
     def _judged(self, judgement: Judgement) -> None:
@@ -637,10 +700,10 @@ class Execution:
         level(event, **self.facts, timestamp=self.driver.clock.now(), **more)
 
     def _ms(self) -> float:
-        return _milliseconds(self.driver.clock.elapsed() - self._began)
+        return milliseconds(self.driver.clock.elapsed() - self._began)
 
     def _handler_ms(self) -> float | None:
-        return None if self._handler_seconds is None else _milliseconds(self._handler_seconds)
+        return None if self._handler_seconds is None else milliseconds(self._handler_seconds)
 
     # -- trust ----------------------------------------------------------------------------------------------
 
@@ -651,48 +714,21 @@ class Execution:
 
     async def _demoted(self) -> str | None:
         """Lower the level to the step's demotion, if it has one; return the reason in words."""
-        if self.level is AutonomyLevel.OPERATOR:
-            return None
-        mark, _ = await self.driver.engine.store.mark(f"{DEMOTIONS}{self.plan.qualified}")
-        try:
-            demotion = Demotion.from_plain(mark)
-        except ValueError:  # written by a newer version: an unreadable demotion allows no trust
-            demotion = Demotion(AutonomyLevel.OPERATOR, why="the mark cannot be read")
-        if demotion is None or demotion.level >= self.level:
+        demotion = await self.trust.demotion(self.level)
+        if demotion is None:
             return None
         self.level = demotion.level
         return f"demoted: {demotion.why or 'no reason given'}"
 
-    def _sampled(self) -> bool:
-        """Whether this execution is in the shadowed share; the same after a resume."""
-        share = self.plan.config.shadow or 0.0
-        if share >= 1.0:
-            return True
-        run = self.driver.run
-        drawn = int(digest([run.id, self.step.name, run.visits.get(run.state, 0)], 8), 16) / 0xFFFFFFFF
-        return drawn < share
+    @property
+    def agent_fingerprint(self) -> str:
+        """The agent, as far as it is known before it answers."""
+        return digest(self.series(self.plan.config.model_id), 12)
 
-
-class _Played:
-    """Placeholder for an executor while a tape plays back its answers."""
-
-    async def execute(self, **_: Any) -> ExecutorResult:
-        """Never called."""
-        raise AssertionError("a tape that plays calls nobody")
-
-    def available(self) -> Availability:
-        """Always available."""
-        return Availability(True)
-
-    def priced(self, model_id: str | None) -> bool:
-        """Always true: recorded answers have recorded costs."""
-        return True
-
-
-async def _no_judge(effects: Sequence[Effect], number: int) -> int:
-    """Nobody judges a shadow's effects: those that were not performed end it."""
-    return len(effects)
-
-
-def _milliseconds(seconds: float) -> float:
-    return round(seconds * 1000, 3)
+    async def _watched(self) -> Lowered | None:
+        """How the step's watch lowers a level at which answers are used unchecked."""
+        if self.level < AutonomyLevel.CONSULTANT:
+            return None
+        await self.gather()
+        await self.trust.load_watch()
+        return self.trust.lowered(self.level, self.agent_fingerprint)

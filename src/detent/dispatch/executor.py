@@ -30,6 +30,7 @@ DISPATCH_AGENT = "dispatch"
 """Name of the built-in agent that performs dispatchable steps."""
 
 NO_MODEL = "no model is configured (write `model: {provider: …}` in the settings; see docs/models.md)"
+NO_MODEL_ID = "its server has several models and none is named (write `model: {id: …}` in the settings)"
 """Why no agent can be asked where the settings name none."""
 
 
@@ -135,3 +136,19 @@ class ExecutorSource(Protocol):
 
     async def close(self) -> None:
         """Release connections and loaded models."""
+
+
+class PlayedExecutor:
+    """Placeholder for an executor while a tape plays back its answers."""
+
+    async def execute(self, **_: Any) -> ExecutorResult:
+        """Never called."""
+        raise AssertionError("a tape that plays calls nobody")
+
+    def available(self) -> Availability:
+        """Always available."""
+        return Availability(True)
+
+    def priced(self, model_id: str | None) -> bool:
+        """Always true: recorded answers have recorded costs."""
+        return True

@@ -79,6 +79,10 @@ class JsonDialect(Dialect):
             known = held_by_receipts(inner, acts)
         return contract.read(answer, effects, known)
 
+    def written(self, plan: Plan, output: Any, next_state: str | None) -> Any:
+        """The output, in an envelope if the answer names the next state."""
+        return {"output": output, "next_state": next_state} if plan.contract.envelope else output
+
     def settled(self, plan: Plan, acts: Sequence[Act]) -> bool:
         """Whether the acts settle the whole answer, so that the agent need not be asked for any of it."""
         return not plan.contract.names_next and self._missing(plan, acts) == []

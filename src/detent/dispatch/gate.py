@@ -7,7 +7,7 @@ code decides.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -142,6 +142,11 @@ async def judge_round(
     return Judgement(not details, Check.COMPARE, details[:MOST_KEPT], max(0, len(details) - MOST_KEPT))
 
 
+async def no_judge(effects: Sequence[Effect], number: int) -> int:
+    """Nobody judges a shadow's effects: those that were not performed end it."""
+    return len(effects)
+
+
 async def judge(
     level: AutonomyLevel,
     step: Step,
@@ -170,6 +175,11 @@ async def judge(
 def _asks_validator(level: AutonomyLevel, step: Step) -> bool:
     always = agent_side(step).validated
     return step.validator is not None and (always or level is AutonomyLevel.COLLABORATOR)
+
+
+async def validated(step: Step, inputs: Mapping[str, Any], proposal: Proposal) -> Judgement | None:
+    """The judgement of the step's validator; None if it has none."""
+    return None if step.validator is None else await _validated(step, inputs, proposal)
 
 
 async def _validated(step: Step, inputs: Mapping[str, Any], proposal: Proposal) -> Judgement:

@@ -81,6 +81,10 @@ class Dialect(ABC):
             OutputSchemaValidationError: the answer breaks the contract.
         """
 
+    @abstractmethod
+    def written(self, plan: Plan, output: Any, next_state: str | None) -> Any:
+        """An answer as an agent would write it: `read` gives the same output and next state."""
+
     def settled(self, plan: Plan, acts: Sequence[Act]) -> bool:
         """Whether the acts settle the whole answer, so that the agent need not be asked for any of it."""
         return False
@@ -210,11 +214,27 @@ class Plan:
     @cached_property
     def handler_fingerprint(self) -> str:
         """Changes with the handler's code."""
-        handler = inspect.unwrap(self.step.handler)
-        try:
-            return digest(inspect.getsource(handler), 12)
-        except (OSError, TypeError):
-            return digest(f"{type(handler).__module__}.{getattr(handler, '__qualname__', handler)}", 12)
+        return digest(_code(self.step.handler), 12)
+
+    @cached_property
+    def check_fingerprint(self) -> str:
+        """Changes with the check that judges an agent's answer, and with the declared kinds."""
+        side = agent_side(self.step)
+        return digest(
+            [
+                self.handler_fingerprint,
+                *(_code(part) for part in (self.step.validator, side.kind)),
+                repr(self.step.compare),
+                side.validated,
+            ],
+            12,
+        )
+
+    @cached_property
+    def sampling_fingerprint(self) -> str:
+        """Changes with how the model is asked: provider, temperature, length."""
+        config = self.config
+        return digest([config.provider, config.temperature, config.max_tokens], 12)
 
     @cached_property
     def facts(self) -> dict[str, Any]:
@@ -227,6 +247,17 @@ class Plan:
             "step_path": metadata.get("path", self.step.name),
             "action": metadata.get("action", getattr(self.step.handler, "__name__", self.step.name)),
         }
+
+
+def _code(function: Any) -> str:
+    """The source of a function, or its name where the source is not known."""
+    if function is None:
+        return ""
+    function = inspect.unwrap(function)
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return f"{type(function).__module__}.{getattr(function, '__qualname__', function)}"
 
 
 def facts_of(plan: Plan, run: Run) -> dict[str, Any]:

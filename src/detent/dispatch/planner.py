@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from detent.dispatch.agent_side import agent_side, highest_level, offered, own_config
 from detent.dispatch.autonomy import AgentRole, AutonomyLevel, StepMode
 from detent.dispatch.config import UNSAID, StepConfig, resolve
-from detent.dispatch.executor import DISPATCH_AGENT, NO_MODEL, StepExecutor
+from detent.dispatch.executor import DISPATCH_AGENT, NO_MODEL, NO_MODEL_ID, StepExecutor
 from detent.dispatch.format import JSON
 from detent.dispatch.layers import Layers
 from detent.dispatch.plan import Plan, check_price, point_out
@@ -137,6 +137,23 @@ class Planner:
             except Exception as error:
                 return f"{type(error).__name__}: {error}"
         return made[name]
+
+    def usable_executor(
+        self, provider: str | None, model_id: str | None, made: dict[str, StepExecutor]
+    ) -> StepExecutor | str:
+        """The executor of a provider; or why it cannot be used, as far as can be told without asking it."""
+        executor = self.executor(provider, made)
+        if isinstance(executor, str):
+            return executor
+        try:
+            available = executor.available()
+        except Exception as error:
+            return f"it cannot say whether it is available ({type(error).__name__})"
+        if not available.ok:
+            return available.why_not or "it says it is not available"
+        if model_id is None and getattr(executor, "needs_model_id", False):
+            return NO_MODEL_ID
+        return executor
 
     def _check(
         self, flow: Flow, config: Mapping[str, Any], budget: Budget | None, below: Sequence[Flow]

@@ -53,7 +53,7 @@ async def replay(
     names = {each.name for each in flow.steps.values()}
     if step is not None and step not in names:
         raise ConfigurationError(f"Flow '{flow.name}' has no step '{step}'.{nearest(step, names)}")
-    visits = [visit async for visit in _visits(engine, run_id)]
+    visits = [visit async for visit in past_visits(engine, run_id)]
     compared = {
         (note.get("of"), canonical(note.get("series")))
         for visit in visits
@@ -99,7 +99,7 @@ class _Visit:
         return self.before.state
 
 
-async def _visits(engine: Engine, run_id: str) -> AsyncIterator[_Visit]:
+async def past_visits(engine: Engine, run_id: str) -> AsyncIterator[_Visit]:
     """Every visit decided by a handler or an agent."""
     run = Run(run_id)
     proposals: list[Proposed] = []
@@ -133,7 +133,7 @@ async def _visits(engine: Engine, run_id: str) -> AsyncIterator[_Visit]:
         yield visit
 
 
-class _Past(TrialContext):
+class PastContext(TrialContext):
     """A step's context at the time of a past visit, with query answers from the journal."""
 
     def __init__(self, home: StepContext, looked: Sequence[Mapping[str, Any]], at: float) -> None:
@@ -145,9 +145,7 @@ class _Past(TrialContext):
         """The time of the past visit."""
         return self._at
 
-    async def look(
-        self, tool: str, args: Mapping[str, Any], *, durable: bool = False, agent: bool = False
-    ) -> Any:
+    async def _answer_to(self, tool: str, args: Mapping[str, Any], *, durable: bool, agent: bool) -> Any:
         """The recorded answer."""
         plain = to_plain(dict(args))
         query = self.tools.get(tool, "query")
@@ -188,7 +186,7 @@ class _Again:
         self.driver = driver
         self.visit = visit
         home = StepContext(driver, plan.step, visit.body.attempt, visit.before, plan.retry)
-        past = _Past(home, visit.looked, visit.entry.at)
+        past = PastContext(home, visit.looked, visit.entry.at)
         self.execution = Execution(dispatcher, dispatcher.evidence, driver, plan, past)
         self.by_agent = visit.body.by == "agent"
 

@@ -283,3 +283,8 @@ _READERS: Mapping[str, Any] = {
     "spend": Spend.from_plain,
 }
 """By field: converts a plain value to the field's type. Fields not listed here are plain already."""
+
+
+def milliseconds(seconds: float) -> float:
+    """Seconds as records keep them."""
+    return round(seconds * 1000, 3)

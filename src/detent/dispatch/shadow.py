@@ -12,12 +12,16 @@ from typing import Any
 
 from detent.dispatch import gate
 from detent.dispatch.agent import Asked
+from detent.dispatch.agent_side import agent_side
 from detent.dispatch.autonomy import FallbackReason, StepMode
 from detent.dispatch.config import AGENT_TIMEOUT
-from detent.dispatch.evidence import Verdict, verdict_of, verdict_of_shadow
+from detent.dispatch.draft import texts_of, with_texts
+from detent.dispatch.evidence import COMPARISON, Verdict, judge_of, verdict_of, verdict_of_shadow
 from detent.dispatch.evidence_log import Counted
 from detent.dispatch.execution import Answer, Execution
+from detent.dispatch.matching import normal
 from detent.dispatch.result import DispatchResult
+from detent.dispatch.standing import Observation
 from detent.engine import logger
 from detent.engine.acts import Act
 from detent.engine.journal_reader import read
@@ -72,13 +76,14 @@ class Shadow:
             detail = self.answer.outcome.detail
             verdict = verdict_of(detail)
             if verdict is not None:
-                await self._count(verdict, dict(detail.get("series") or {}))
+                await self._count(verdict, dict(detail.get("series") or {}), judge=judge_of(detail))
             if self.before is not None and not driver.engine.stopping:
                 note, spend = await self._shadow(self.before)
                 await driver.commit_whole(Noted("shadow", note, spend, aside=True))
-                verdict = verdict_of_shadow(note)
-                if verdict is not None:
-                    await self._count(verdict, note["series"])
+                before, verdict = verdict, verdict_of_shadow(note)
+                once_more = verdict is Verdict.AGREED and before is not None and before.judges
+                if verdict is not None and not once_more:  # a visit is judged right once
+                    await self._count(verdict, note["series"], audit=note["side"] == "handler")
         except (Fenced, StoreUnavailable):
             raise
         except Exception as error:
@@ -138,7 +143,11 @@ class Shadow:
             failed = {"outcome": "failed", "reason": asked.failure.reason.value, "error": asked.failure.type}
             return {**failed, **more}, asked.spend
         assert execution.agent_side is not None
-        return {**self._compared(execution, self.answer.side, execution.agent_side), **more}, asked.spend
+        assert asked.proposal is not None
+        judgement = await gate.validated(execution.step, execution.inputs, asked.proposal)
+        if judgement is None:
+            return {**self._compared(execution, self.answer.side, execution.agent_side), **more}, asked.spend
+        return {**_judged(judgement), **more}, asked.spend
 
     @staticmethod
     def _told(execution: Execution, asked: Asked) -> dict[str, Any]:
@@ -169,29 +178,54 @@ class Shadow:
         return self._compared(execution, handler, self.answer.side), NOTHING
 
     def _compared(self, execution: Execution, handler: gate.Side, agent: gate.Side) -> dict[str, Any]:
-        counted = agent if self.answer.result.mode_used is StepMode.AGENT else handler
-        if self.acts:  # what the side that counted did, in however many rounds
-            done = replace(counted, effects=tuple(act.asked or act.effect for act in self.acts))
-            handler, agent = (done if side is counted else side for side in (handler, agent))
+        own, written = texts_of(execution.step, handler), texts_of(execution.step, agent)
+        unread = [place for place in own if written.get(place, own[place]) != own[place]]
+        # No comparison judges text for people.
+        agent = with_texts(execution.step, agent, {place: own[place] for place in unread})
         handler, agent = (execution.own_code.filled(side, self.acts) for side in (handler, agent))
+        if self.acts:  # what the side that counted did, in however many rounds
+            acted = [act.asked or act.effect for act in self.acts]
+            done = tuple(normal(execution.ctx, effect) or effect for effect in acted)
+            if self.answer.result.mode_used is StepMode.AGENT:
+                agent = replace(agent, effects=done)
+            else:
+                handler = replace(handler, effects=done)
         if self.whole:
             handler, agent = _bare(execution.step, handler), _bare(execution.step, agent)
         details, count = gate.compare_sides(execution.step, execution.plan.contract, handler, agent)
         if not count:
-            return {"outcome": "agreed"}
+            return {"outcome": "unjudged", "text": unread} if unread else {"outcome": "agreed"}
         return {"outcome": "differed", "pointers": [detail.pointer for detail in details], "count": count}
 
-    async def _count(self, verdict: Verdict, series: dict[str, Any]) -> None:
+    async def _count(
+        self, verdict: Verdict, series: dict[str, Any], *, judge: str | None = None, audit: bool = False
+    ) -> None:
         """Count a verdict, unless the answers come from a recording."""
         execution = self.execution
-        if not execution.driver.run.config.get(REPLAYED):
-            plan = execution.plan
-            await execution.evidence.count(
-                Counted(
-                    verdict, plan.qualified, execution.usual_level, plan.agent, series, execution.driver,
-                    execution.say,
-                )
-            )  # fmt: skip
+        driver, plan = execution.driver, execution.plan
+        tape = driver.engine.tape
+        if driver.run.config.get(REPLAYED) or (tape is not None and tape.plays):
+            return
+        handled = plan.agent and agent_side(plan.step).handled
+        seen = Observation(
+            verdict, execution.usual_level, driver.clock.now(), judge or COMPARISON,
+            execution.trust.kind, await execution.trust.inputs_digest(), afterwards=audit,
+        )  # fmt: skip
+        await execution.evidence.count(
+            Counted(
+                seen, plan.qualified, handled, series, driver, execution.say,
+                execution.agent_fingerprint, execution.trust.audited_share(execution.usual_level), audit,
+            )
+        )  # fmt: skip
+
+
+def _judged(judgement: gate.Judgement) -> dict[str, Any]:
+    """The note of a validator's verdict on what an agent would have answered."""
+    if judgement.accepted:
+        return {"outcome": "agreed", "check": judgement.check.value}
+    pointers = [detail.pointer for detail in judgement.details]
+    count = len(pointers) + judgement.more
+    return {"outcome": "differed", "check": judgement.check.value, "pointers": pointers, "count": count}
 
 
 def _bare(step: Step, side: gate.Side) -> gate.Side:

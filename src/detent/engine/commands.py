@@ -14,6 +14,7 @@ from detent.engine.driver import Driver
 from detent.engine.effects import AGAIN, HAPPENED, SKIP, args_of
 from detent.engine.exclusive import key_change
 from detent.engine.journal_reader import load, read
+from detent.engine.offloaded import blob_of, kept_beside
 from detent.engine.verdicts import verdict_note
 from detent.kernel import checks
 from detent.kernel.budget import Budget
@@ -171,6 +172,10 @@ async def release(active: ActiveRuns, run_id: str, answer: Any, hold: str, by: s
             tool = driver.flow.tools.get(held.about["tool"], "effect")
             check_answer(tool, await _shown_args(driver, tool, held), plain)
             plain = kept_answer(driver, tool, plain)
+        elif held.about.get("private") and isinstance(plain, dict | list):
+            blob = blob_of(encode(plain))
+            driver.keep(blob)
+            plain = kept_beside(blob.body)
         bodies: list[Body] = [Released(held.name, plain, by)]
         if held.name in ("takeovers", "driver") and plain == "cancel":
             why = "its workers kept dying" if held.name == "takeovers" else "it could not be driven"

@@ -27,6 +27,9 @@ class Transient(DetentError):
 class StepFailed(DetentError):
     """A step's output says of itself that it failed: `success: false`, whoever gave it."""
 
+    detail: Mapping[str, Any] | None = None
+    """What the journal keeps about how it was performed."""
+
 
 def refused(output: Any) -> str | None:
     """Why an output says of itself that it failed: `success` is false in it; None when it does not."""

@@ -14,6 +14,7 @@ from detent.engine.user_errors import Acting
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Body, Noted
 from detent.kernel.errors import DetentError
+from detent.kernel.plain import to_plain
 
 if TYPE_CHECKING:
     from detent.engine.child import Child
@@ -57,6 +58,20 @@ class TrialContext(StepContext):
     def failure(self) -> Mapping[str, Any] | None:
         """As the step's own context shows it."""
         return self._home.failure
+
+    async def look(
+        self, tool: str, args: Mapping[str, Any], *, durable: bool = False, agent: bool = False
+    ) -> Any:
+        """The answer to a query; one already given in the visit is looked up in this trial all the same."""
+        answer = await self._answer_to(tool, args, durable=durable, agent=agent)
+        resolved = self.tools.get(tool, "query")
+        line = self._line(resolved, to_plain(resolved.whole(self, args)), answer)
+        if line not in self.looked:
+            self.looked = [*self.looked, line]
+        return answer
+
+    async def _answer_to(self, tool: str, args: Mapping[str, Any], *, durable: bool, agent: bool) -> Any:
+        return await super().look(tool, args, durable=durable, agent=agent)
 
     def _looked(self, line: dict[str, Any]) -> None:
         self._home._looked(line)

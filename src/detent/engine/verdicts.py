@@ -17,7 +17,7 @@ from detent.kernel.run import Run
 
 VERDICT = "evidence.verdict"
 """Topic of the notes that hold verdicts."""
-RECORDED = ("step", "series", "autonomy_level", "lowered", "check")
+RECORDED = ("step", "series", "autonomy_level", "lowered", "check", "kind", "draft")
 """What is copied from the performer's record of the judged visit."""
 
 

@@ -10,6 +10,7 @@ from statistics import median
 from typing import NamedTuple
 
 from detent.dispatch.evidence import wilson
+from detent.evals.answers import AgentAlone, AnswerCounts, percent
 from detent.evals.paths import drawn
 from detent.evals.report import CaseResult, EvalReport
 from detent.insight.formatting import columns, money
@@ -18,6 +19,7 @@ from detent.kernel.budget import NOTHING, Spend
 
 SLOWER_RATIO, SLOWER_MS = 1.5, 50.0
 """A case counts as slower when it takes longer by both this factor and this many milliseconds."""
+NO_ANSWERS = AnswerCounts()
 TOO_FEW = 30
 """Fewer plays than this are too few for a conclusion about an arm."""
 
@@ -38,6 +40,14 @@ class PathChange(NamedTuple):
     after: tuple[str, ...]
 
 
+class AnswerChange(NamedTuple):
+    """What became of a step's answers, before and after."""
+
+    step: str
+    before: AnswerCounts
+    after: AnswerCounts
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """How a report differs from an earlier one."""
@@ -48,6 +58,10 @@ class Comparison:
     paths: tuple[PathChange, ...] = ()
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    answers: tuple[AnswerChange, ...] = ()
+    """By step, then in total; empty when no agent was asked in either report."""
+    alone: tuple[AgentAlone, AgentAlone] | None = None
+    """What the agents come to alone, before and after; None when no agent was asked in either report."""
 
     @property
     def worse(self) -> bool:
@@ -74,7 +88,18 @@ def compare(before: EvalReport, after: EvalReport) -> Comparison:
         ),
         tuple(label for label in new if label not in old),
         tuple(label for label in old if label not in new),
+        _answer_changes(before, after),
+        (before.agent_alone, after.agent_alone) if before.answers.asked or after.answers.asked else None,
     )
+
+
+def _answer_changes(before: EvalReport, after: EvalReport) -> tuple[AnswerChange, ...]:
+    if not (before.answers.asked or after.answers.asked):
+        return ()
+    old, new, none = before.answers_by_step, after.answers_by_step, AnswerCounts()
+    steps = sorted({*old, *new})
+    changes = [AnswerChange(step, old.get(step, none), new.get(step, none)) for step in steps]
+    return (*changes, AnswerChange("total", before.answers, after.answers))
 
 
 def _by_case(report: EvalReport) -> dict[str, list[CaseResult]]:
@@ -113,7 +138,25 @@ def render(comparison: Comparison) -> list[str]:
     )
     section("new cases", comparison.added)
     section("cases no longer there", comparison.removed)
-    return lines or ["no difference"]
+    lines = lines or ["no difference"]
+    if comparison.alone is not None:
+        lines.append("answers kept")
+        lines += [f"  {step}   {_kept(was)} ⇒ {_kept(now)}" for step, was, now in comparison.answers]
+        was, now = comparison.alone
+        lines.append(f"by the agent alone: {_alone(was)} ⇒ {_alone(now)}")
+    return lines
+
+
+def _kept(counts: AnswerCounts) -> str:
+    if not counts.asked:
+        return "no agent was asked"
+    return f"{counts.kept} of {counts.asked} ({percent(counts.kept, counts.asked)})"
+
+
+def _alone(alone: AgentAlone) -> str:
+    if not alone.counted:
+        return "no agent was asked"
+    return f"{alone.passed} / {alone.counted} ({percent(alone.passed, alone.counted)})"
 
 
 # -- arms ---------------------------------------------------------------------------------------------------
@@ -160,6 +203,7 @@ class Arm:
     p50: float
     p95: float
     spend: Spend
+    answers: AnswerCounts = NO_ANSWERS
     gap: Gap | None = None
     """Share of passes minus that of the first arm; None for the first arm itself."""
 
@@ -191,6 +235,7 @@ def arms(report: EvalReport) -> list[Arm]:
                 ms.at(0.5) or 0.0,
                 ms.at(0.95) or 0.0,
                 spend,
+                AnswerCounts.of(answer for case in plays for answer in case.answers),
                 gap,
             )
         )
@@ -199,17 +244,20 @@ def arms(report: EvalReport) -> list[Arm]:
 
 def render_arms(results: Sequence[Arm]) -> list[str]:
     """Arms as lines: one row each, then their paths, ends and fallbacks."""
-    rows = [("arm", "passed", "share", "p50 ms", "p95 ms", "tokens", "cost", "difference to the first")]
+    rows = [
+        ("arm", "passed", "share", "kept", "p50 ms", "p95 ms", "tokens", "cost", "difference to the first")
+    ]
     for arm in results:
         share = f"{100 * arm.passed / arm.runs:.1f} %" if arm.runs else "–"
         notes = ["" if arm.gap is None else str(arm.gap), "too few plays to say much" * arm.too_few]
         rows.append(
             (
-                arm.name, f"{arm.passed} / {arm.runs}", share, f"{arm.p50:.0f}", f"{arm.p95:.0f}",
-                f"{arm.spend.tokens:,}", money(arm.spend.cost_usd), "   ".join(filter(None, notes)),
+                arm.name, f"{arm.passed} / {arm.runs}", share, _arm_kept(arm.answers), f"{arm.p50:.0f}",
+                f"{arm.p95:.0f}", f"{arm.spend.tokens:,}", money(arm.spend.cost_usd),
+                "   ".join(filter(None, notes)),
             )
         )  # fmt: skip
-    lines = columns(rows, frozenset({1, 2, 3, 4, 5, 6}))
+    lines = columns(rows, frozenset({1, 2, 3, 4, 5, 6, 7}))
     for arm in results:
         lines += [
             f"{arm.name} {title}: {_shares(counts, arm.runs)}"
@@ -221,6 +269,10 @@ def render_arms(results: Sequence[Arm]) -> list[str]:
             if counts
         ]
     return lines
+
+
+def _arm_kept(counts: AnswerCounts) -> str:
+    return f"{counts.kept} / {counts.asked}" if counts.asked else "–"
 
 
 def _shares(counts: Mapping[str, int], runs: int) -> str:

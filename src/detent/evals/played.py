@@ -11,12 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from detent.dispatch.result import NEVER_CALLED
+from detent.evals.answers import AnswerRecord, Fate
 from detent.evals.artifacts import Artifacts
 from detent.evals.case import STEP, EvalTestCase
 from detent.evals.contracts import Contracts, StepContract
 from detent.insight.visits import FunctionCall
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.errors import DetentError
+
+AGENT = "agent"
+"""The mode of a step that an agent performed."""
+SKIPPED = "skipped"
+"""The mode of a step that routing skipped."""
+_NEVER_CALLED = frozenset(reason.value for reason in NEVER_CALLED)
 
 # -- what happened ------------------------------------------------------------------------------------------
 
@@ -38,6 +46,19 @@ class PlayedStep:
     fallback: str | None = None
     """Why the handler decided instead of the agent."""
     calls: tuple[FunctionCall, ...] = ()
+    answers: tuple[AnswerRecord, ...] | None = None
+    """What became of agents' answers; None: what `mode` and `fallback` say."""
+
+    def all_answers(self) -> tuple[AnswerRecord, ...]:
+        """The answers of the step; none for a step that is the handler's."""
+        if self.answers is not None:
+            return self.answers
+        if self.mode == AGENT:
+            return (AnswerRecord(self.step_name, Fate.KEPT),)
+        if self.fallback is None:
+            return ()
+        fate = Fate.NOT_ASKED if self.fallback in _NEVER_CALLED else Fate.REPLACED
+        return (AnswerRecord(self.step_name, fate, self.fallback),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +94,15 @@ class Played:
     run_id: str | None = None
     error: str | None = None
     """Why the case could not be played as it is written. A failure, whatever the outcome of the run."""
+    skipped: tuple[PlayedStep, ...] = ()
+    """Steps that routing skipped before the first one: the data and the move they would have come to."""
+    questions: tuple[AnswerRecord, ...] = ()
+    """Answers that agents were asked for outside the steps, such as where to start."""
+
+    @property
+    def answers(self) -> tuple[AnswerRecord, ...]:
+        """What became of every answer agents were, or were to be, asked for."""
+        return (*self.questions, *(answer for step in self.steps for answer in step.all_answers()))
 
 
 class PlayFailed(DetentError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,13 +24,14 @@ from detent.engine.flow import Flow
 from detent.engine.journal_reader import read
 from detent.engine.ports import Store, Tape, TapeError
 from detent.engine.tools import Tool
+from detent.evals.answers import AnswerRecord, Fate
 from detent.evals.artifacts import Artifacts
 from detent.evals.case import STEP, EvalTestCase
 from detent.evals.contracts import Contracts, UnknownStep
 from detent.evals.plans import Answered, Plans, script_of
 from detent.evals.played import Intake, Played, PlayedStep, PlayFailed, PlayOptions
 from detent.evals.reading import INPUT_KEYS
-from detent.insight.visits import FunctionCall, StepVisit, blobs_of, visits
+from detent.insight.visits import AgentAnswer, FunctionCall, StepVisit, blobs_of, visits
 from detent.kernel.entries import Entry
 from detent.kernel.errors import ConfigurationError, DefinitionError, DetentError
 from detent.kernel.plain import canonical, decode
@@ -286,7 +287,9 @@ class FlowPlayer:
             ms = (time.perf_counter() - began) * 1000 if ms is None else ms
             played = Played(intake=intake, ms=ms)
             if run is not None:
-                played = replace(await fold(engine.store, run, session, contracts), intake=intake, ms=ms)
+                scripted = {_step(contracts, name) for name in case.input.get("agent_replies") or ()}
+                played = await fold(engine.store, run, session, contracts, scripted)
+                played = replace(played, intake=intake, ms=ms)
             return await session.finished(played, engine, run)
 
     # -- who performs the steps -----------------------------------------------------------------------------
@@ -359,12 +362,14 @@ class FlowPlayer:
 # -- what happened ------------------------------------------------------------------------------------------
 
 
-async def fold(store: Store, run: Run, session: Session, contracts: Contracts) -> Played:
-    """Fold the journal of a run into a `Played`."""
+async def fold(
+    store: Store, run: Run, session: Session, contracts: Contracts, scripted: Collection[str] = ()
+) -> Played:
+    """Fold the journal of a run into a `Played`. The answers of `scripted` steps are the case's own."""
     entries = [entry async for entry in read(store, run.id)]
     needs = {name: step.needs for name, step in contracts.steps.items()}
     step_visits = visits(entries, needs=needs, blobs=await blobs_of(store, entries))
-    steps = tuple([await _played_step(store, visit, session) for visit in step_visits])
+    steps = tuple([await _played_step(store, visit, session, scripted) for visit in step_visits])
     used = steps[-1].step_name if steps and run.status is Status.SUCCEEDED else "error"
     flags = run.data.get("flags")
     return Played(
@@ -382,7 +387,9 @@ async def fold(store: Store, run: Run, session: Session, contracts: Contracts) -
     )
 
 
-async def _played_step(store: Store, visit: StepVisit, session: Session) -> PlayedStep:
+async def _played_step(
+    store: Store, visit: StepVisit, session: Session, scripted: Collection[str]
+) -> PlayedStep:
     visit = replace(visit, changes=await _loaded(store, visit.changes))
     ended = visit.next_step.startswith("(")  # the run ended in this step
     return PlayedStep(
@@ -395,7 +402,18 @@ async def _played_step(store: Store, visit: StepVisit, session: Session) -> Play
         visit.mode,
         visit.fallback,
         tuple(session.own_calls(visit)),
+        tuple(_record(answer, answer.step_name in scripted) for answer in visit.answers),
     )
+
+
+def _record(answer: AgentAnswer, scripted: bool) -> AnswerRecord:
+    if answer.kept:
+        fate = Fate.KEPT
+    elif not answer.asked:
+        fate = Fate.NOT_ASKED
+    else:
+        fate = Fate.FAILED if answer.fallback is None else Fate.REPLACED
+    return AnswerRecord(answer.step_name, fate, answer.fallback, scripted)
 
 
 async def _loaded(store: Store, data: Mapping[str, Any]) -> dict[str, Any]:

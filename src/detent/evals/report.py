@@ -5,10 +5,11 @@ Terminal, JSON and JUnit are rendered from this one value, so they agree.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from detent.evals.answers import AgentAlone, AnswerCounts, AnswerRecord, by_step
 from detent.evals.failure import StepFailure
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.errors import ConfigurationError
@@ -16,7 +17,9 @@ from detent.kernel.plain import decode
 
 THRESHOLD = 99.0
 """Percent of the counted cases that must pass."""
-_LISTS = ("path", "calls", "not_applicable")
+UNPLAYED = frozenset({"crash", "play", "file"})
+"""Kinds of failure of a case that could not be played."""
+_LISTS = ("path", "calls", "not_applicable", "skipped")
 """Fields of a result that are lists in JSON."""
 
 
@@ -57,11 +60,31 @@ class CaseResult:
     """Expectations that are not checked in this mode."""
     steps: tuple[StepRecord, ...] = ()
     run_id: str | None = None
+    answers: tuple[AnswerRecord, ...] = ()
+    """What became of the answers that agents were asked for."""
+    skipped: tuple[str, ...] = ()
+    """Steps that routing skipped."""
 
     @property
     def counted(self) -> bool:
         """False for a deprecated case, which is run and shown but does not count."""
         return self.deprecated is None
+
+    @property
+    def unplayed(self) -> bool:
+        """True when the case could not be played, so that nothing is known about its agents."""
+        return any(failure.kind in UNPLAYED for failure in self.failures)
+
+    @property
+    def agent_asked(self) -> bool:
+        """True when an agent was asked; one that the case scripts does not count."""
+        return any(answer.asked and not answer.scripted for answer in self.answers)
+
+    @property
+    def passed_alone(self) -> bool:
+        """True when the case passed, an agent was asked, and no handler did an agent's part."""
+        replaced = any(answer.by_handler and not answer.scripted for answer in self.answers)
+        return self.passed and self.agent_asked and not replaced
 
     @property
     def label(self) -> str:
@@ -80,13 +103,17 @@ class CaseResult:
         values["spend"] = self.spend.to_plain()
         values["failures"] = [failure.to_plain() for failure in self.failures]
         values["steps"] = [asdict(step) for step in self.steps]
+        values["answers"] = [answer.to_plain() for answer in self.answers]
+        values["passed_alone"] = self.passed_alone
         return values
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> CaseResult:
         """Read back what `to_plain` wrote."""
-        values = dict(plain)
+        values = {"skipped": (), "answers": (), **plain}  # reports of earlier versions have neither
+        values.pop("passed_alone", None)
         values |= {name: tuple(values[name]) for name in _LISTS}
+        values["answers"] = tuple(AnswerRecord.from_plain(answer) for answer in values["answers"])
         values["spend"] = Spend.from_plain(values["spend"])
         values["failures"] = tuple(StepFailure.from_plain(failure) for failure in values["failures"])
         values["steps"] = tuple(StepRecord(**step) for step in values["steps"])
@@ -111,6 +138,8 @@ class EvalReport:
     deterministic: bool = False
     """Whether unstable cases are failures."""
     arms: tuple[str, ...] = ()
+    min_kept: float | None = None
+    """Share of the answers asked for that must be kept; None: any."""
 
     @property
     def counted(self) -> int:
@@ -140,7 +169,44 @@ class EvalReport:
         enough = self.counted > 0 and self.passed * 100 >= self.threshold * self.counted
         counted = {case.scenario_id for case in self.cases if case.counted}
         shaky = self.deterministic and not counted.isdisjoint(self.unstable)
-        return enough and not self.required_failed and not shaky
+        return enough and not self.required_failed and not shaky and self.kept_enough
+
+    @property
+    def answers(self) -> AnswerCounts:
+        """What became of the answers in the plays that count."""
+        return AnswerCounts.of(self._answers())
+
+    @property
+    def answers_by_step(self) -> dict[str, AnswerCounts]:
+        """The same for each step whose agent was asked, or was to be asked."""
+        return by_step(self._answers())
+
+    def _answers(self) -> Iterator[AnswerRecord]:
+        return (answer for case in self.cases if case.counted for answer in case.answers)
+
+    @property
+    def agent_alone(self) -> AgentAlone:
+        """What the agents come to without the handlers' help."""
+        plays = [case for case in self.cases if case.counted]
+        if not any(case.agent_asked for case in plays):
+            counted = []
+        else:
+            counted = [case for case in plays if case.agent_asked or case.unplayed]
+        others = [case for case in plays if not (case.agent_asked or case.unplayed)]
+        scripted = [case.label for case in others if any(answer.scripted for answer in case.answers)]
+        return AgentAlone(
+            sum(case.passed_alone for case in counted),
+            len(counted),
+            tuple(case.label for case in others if case.label not in scripted),
+            tuple(scripted),
+        )
+
+    @property
+    def kept_enough(self) -> bool:
+        """True when enough of the agents' answers were kept; false when a share is asked for and no agent
+        was."""
+        share = self.answers.share
+        return self.min_kept is None or (share is not None and share >= self.min_kept)
 
     @property
     def by_step(self) -> dict[str, dict[str, int]]:
@@ -172,12 +238,19 @@ class EvalReport:
             "unstable": list(self.unstable),
             "cases": [case.to_plain() for case in self.cases],
             "by_step": self.by_step,
+            "min_kept": self.min_kept,
+            "answers": {
+                **self.answers.to_plain(),
+                "by_step": {step: counts.to_plain() for step, counts in self.answers_by_step.items()},
+            },
+            "agent_alone": self.agent_alone.to_plain(),
         }
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> EvalReport:
         """Read back what `to_plain` wrote."""
         try:
+            plain = {"min_kept": None, **plain}  # reports of earlier versions do not have it
             values = {item.name: plain[item.name] for item in fields(cls)}
             values |= {name: tuple(plain[name]) for name in ("unstable", "arms")}
             return cls(**values | {"cases": tuple(CaseResult.from_plain(case) for case in plain["cases"])})

@@ -69,10 +69,13 @@ class EvalRunner:
         deterministic: bool = False,
         options: PlayOptions | None = None,
         arms: Sequence[str] = (),
+        min_kept: float | None = None,
         now: Callable[[], datetime] | None = None,
     ) -> None:
         if not 0 < threshold <= 100:
             raise ConfigurationError(f"The threshold is {threshold:g}; it must be above 0 and at most 100.")
+        if min_kept is not None and not 0 < min_kept <= 1:
+            raise ConfigurationError(f"min_kept is {min_kept:g}; it must be above 0 and at most 1.")
         for name, number in (("jobs", jobs), ("repeat", repeat)):
             if number < 1:
                 raise ConfigurationError(f"{name} is {number}; at least 1 is needed.")
@@ -84,6 +87,7 @@ class EvalRunner:
         self.deterministic = deterministic
         self.options = options or PlayOptions()
         self.arms = tuple(dict.fromkeys(arms))
+        self.min_kept = min_kept
         self._now = now or (lambda: datetime.now(UTC))
 
     # -- playing --------------------------------------------------------------------------------------------
@@ -133,7 +137,7 @@ class EvalRunner:
             await asyncio.gather(*left, return_exceptions=True)
         return EvalReport(
             self.suite, started, orchestrator, model_of(self.player), self.threshold, tuple(results),
-            tuple(dict.fromkeys(unstable)), self.deterministic, self.arms,
+            tuple(dict.fromkeys(unstable)), self.deterministic, self.arms, self.min_kept,
         )  # fmt: skip
 
     def _modes(self, orchestrator: str) -> tuple[str, ...]:
@@ -214,11 +218,14 @@ class EvalRunner:
             failures.append(StepFailure(name, None, None, "play", "the case as it is written", played.error))
         if orchestrator == STEP:
             failures += validate_step_sequence(
-                expected.expected_steps, played.steps, scenario_id=name, contracts=contracts
+                expected.expected_steps,
+                (*played.skipped, *played.steps),
+                scenario_id=name,
+                contracts=contracts,
             )[1]
             if contracts is not None:
                 failures += validate_step_transitions(
-                    played.steps, played.context, contracts=contracts, scenario_id=name,
+                    (*played.skipped, *played.steps), played.context, contracts=contracts, scenario_id=name,
                     allow_missing=expected.allow_missing, start_data=played.start_data, end=played.end,
                 )[1]  # fmt: skip
                 failures += _unexpected_end(name, expected, played, contracts)
@@ -291,6 +298,8 @@ def _result(task: _Task, number: int, played: Played, failures: Sequence[StepFai
             for step in played.steps
         ),
         played.run_id,
+        played.answers,
+        tuple(step.step_name for step in played.skipped),
     )
 
 

@@ -9,7 +9,8 @@ import math
 from collections.abc import Callable, Iterable
 from difflib import unified_diff
 
-from detent.evals.failure import GROUPS, StepFailure
+from detent.evals.answers import NO_AGENT, AnswerCounts, percent, table
+from detent.evals.failure import ARTIFACTS, GROUPS, StepFailure
 from detent.evals.likeness import told
 from detent.evals.paths import drawn
 from detent.evals.report import CaseResult, EvalReport
@@ -19,7 +20,7 @@ Paint = Callable[[str, str], str]
 """`(text, colour) -> text`."""
 PASSED, FAILED = "✓", "✗"
 _INDENT = " " * 6
-_ORDER = list(GROUPS)
+_ORDER = [*GROUPS, ARTIFACTS]
 
 
 def _plain(text: str, colour: str) -> str:
@@ -62,6 +63,8 @@ class Terminal:
         notes = [
             f"deprecated: {result.deprecated}" if result.deprecated is not None else "",
             f"not applicable: {', '.join(result.not_applicable)}" if result.not_applicable else "",
+            f"skipped: {', '.join(result.skipped)}" if result.skipped else "",
+            kept_note(AnswerCounts.of(result.answers)),
             cost(result.spend),
         ]
         more = "   ".join(harmless(note) for note in notes if note)
@@ -80,6 +83,7 @@ class Terminal:
         left_out = sum(not case.counted for case in report.cases)
         if left_out:
             lines.append(f"  {left_out} deprecated, not counted")
+        lines += [f"  {harmless(line)}" for line in answer_lines(report)]
         verdict = verdict_line(report)
         return [*lines, "  " + self._paint(harmless(verdict), "green" if report.ok else "red")]
 
@@ -153,6 +157,41 @@ def _listed(names: Iterable[str], most: int = 6) -> str:
     return ", ".join(listed[:most]) + more
 
 
+def kept_note(counts: AnswerCounts) -> str:
+    """What became of the answers in one play; empty when no agent was asked."""
+    return f"kept {counts.kept} of {counts.asked}" if counts.asked else ""
+
+
+def answer_lines(report: EvalReport) -> list[str]:
+    """Whose answers the report is about: by step, in total, and what the agents come to alone."""
+    total, alone = report.answers, report.agent_alone
+    lines = table(report.answers_by_step, total) if total else []
+    if total.asked:
+        lines.append(
+            f"as delivered {report.passed} / {report.counted} ({percent(report.passed, report.counted)})   "
+            f"by the agent alone {alone.passed} / {alone.counted} ({percent(alone.passed, alone.counted)})"
+        )
+        if alone.without:
+            lines.append(f"no agent was asked in {len(alone.without)}: {', '.join(alone.without)}")
+    elif report.counted:
+        lines.append(NO_AGENT)
+    if alone.scripted:
+        lines.append(
+            f"answers scripted by the case in {len(alone.scripted)}, no agent's: {', '.join(alone.scripted)}"
+        )
+    return lines
+
+
+def min_kept_line(report: EvalReport) -> str:
+    """Why too few answers were kept; empty when enough were."""
+    if report.kept_enough or report.min_kept is None:
+        return ""
+    counts, wanted = report.answers, f"{100 * report.min_kept:g} %"
+    if not counts.asked:
+        return f"no agent was asked, so nothing shows that {wanted} of its answers are kept"
+    return f"{counts}, fewer than {wanted}"
+
+
 def verdict_line(report: EvalReport) -> str:
     """Pass rate, threshold, and the reasons for a failed verdict."""
     if not report.counted:
@@ -166,6 +205,8 @@ def verdict_line(report: EvalReport) -> str:
         why.append(f"required case{'s' if len(failed) > 1 else ''} failed: {', '.join(failed)}")
     if report.deterministic and report.unstable:
         why.append("unstable")
+    if few := min_kept_line(report):
+        why.append(few)
     parts = [
         f"{report.passed} / {report.counted} passed ({rate:.1f} %)",
         f"threshold {report.threshold:.1f} %",

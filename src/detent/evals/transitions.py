@@ -9,7 +9,7 @@ from detent.evals.contracts import Contracts, StepContract, StepEdge
 from detent.evals.expect import NONE, Rules, Verdict
 from detent.evals.failure import StepFailure
 from detent.evals.likeness import plainly, told
-from detent.evals.played import PlayedStep
+from detent.evals.played import SKIPPED, PlayedStep
 from detent.insight.table import condition_text
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.guards import Guard, dig
@@ -48,7 +48,7 @@ def validate_step_transitions(
             hint = nearest(step.step_name, rules.steps).strip()
             failures.append(_failed(position, step, "unknown_step", "a declared step", step.step_name, hint))
             continue
-        if before is not None:
+        if before is not None and step.mode != SKIPPED:
             failures += _needs(position, step, contract, before, allowed)
         failures += _functions(position, step, contract, rules)
         following = None if last else path[position][0].step_name
@@ -57,10 +57,12 @@ def validate_step_transitions(
             stopped = end is not None and end in (rules.always or rules.ends)
             if not stopped:
                 failures.append(_failed(position, step, "no_end", "an end", step.next_step or NONE))
-    if rules.max_steps is not None and len(path) > rules.max_steps:
-        step = path[rules.max_steps][0]
+    ran = [step for step, _ in path if step.mode != SKIPPED]
+    if rules.max_steps is not None and len(ran) > rules.max_steps:
+        step = ran[rules.max_steps]
         at_most = f"at most {rules.max_steps}"
-        failures.append(_failed(rules.max_steps + 1, step, "max_steps", at_most, len(path)))
+        position = len(path) - len(ran) + rules.max_steps + 1
+        failures.append(_failed(position, step, "max_steps", at_most, len(ran)))
     return not failures, [failure.of(scenario_id) for failure in failures]
 
 

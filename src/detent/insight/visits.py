@@ -7,7 +7,7 @@ passed as `blobs`; otherwise a reference takes their place.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -83,6 +83,19 @@ class FunctionCall:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentAnswer:
+    """What became of an agent's answer for one visit, attempts and further questions included."""
+
+    step_name: str
+    asked: bool = True
+    """False when the agent was to perform the step and was not asked."""
+    kept: bool = False
+    """True when the agent's answer is what the step did."""
+    fallback: str | None = None
+    """Why the handler performed the step instead; None without a fallback, also when the step failed."""
+
+
+@dataclass(frozen=True, slots=True)
 class StepVisit:
     """One step that was done."""
 
@@ -105,6 +118,8 @@ class StepVisit:
     calls: tuple[FunctionCall, ...] = ()
     reply: str | None = None
     """The agent's last answer."""
+    answers: tuple[AgentAnswer, ...] = ()
+    """Of the agents that were to perform the step, and the further steps of the visit."""
 
     @property
     def mode(self) -> str:
@@ -258,7 +273,7 @@ class _Visit:
         changes = copied(dict(body.set))
         facts: dict[str, Any] = {
             "attempts": body.attempt, "calls": self._all(body.looked, state, body.attempt),
-            "reply": self.reply,
+            "reply": self.reply, "answers": tuple(_answers(state, body)),
         }  # fmt: skip
         if isinstance(body, Ended):
             end = f"({body.status.value})"
@@ -270,6 +285,17 @@ class _Visit:
             facts["duration_ms"] = round(body.duration * 1000, 3)
             facts["error"] = body.detail.get("error") if body.by == "engine" else None
         return StepVisit(state, end, inputs, changes, data, body.reason, body.by, **facts)
+
+
+def _answers(state: str, body: Moved | Ended) -> Iterator[AgentAnswer]:
+    """What the dispatch records of a visit say about agents."""
+    for record in (body.detail, *body.detail.get("then", ())):
+        step = str(record.get("step") or state).rpartition("/")[2]
+        kept = record.get("mode_used") == "agent"
+        if kept or record.get("agent_called") or record.get("fallback_reason") is not None:
+            yield AgentAnswer(
+                step, kept or bool(record.get("agent_called")), kept, record.get("fallback_reason")
+            )
 
 
 def _reply_text(output: Any) -> str | None:

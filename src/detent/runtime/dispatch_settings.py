@@ -15,8 +15,9 @@ from detent.dispatch.agent_side import agent_side, own_config
 from detent.dispatch.autonomy import AutonomyLevel
 from detent.dispatch.config import EVERYWHERE, UNSAID, StepConfig, StepConfigError, out_of_place
 from detent.dispatch.dispatcher import DispatchSettings
-from detent.dispatch.evidence import EvidenceRules
+from detent.dispatch.evidence import ByLevel, EvidenceRules
 from detent.dispatch.executor import DISPATCH_AGENT
+from detent.engine import logger
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.executors import NOBODY, ConfiguredExecutors
 from detent.runtime.settings import Settings, SettingsError, alike, secrets_of
@@ -200,22 +201,30 @@ class _Reading:
             return UNSAID
 
     def evidence(self) -> EvidenceRules:
-        """The headings `agreement` and `autonomy.demote`."""
-        agreement = self.settings.section("agreement")
-        demote: Mapping[str, Any] = self.settings.get("autonomy", "demote", default={})
-        rules = {name: agreement[name] for name in ("min_n", "min_lower95", "window") if name in agreement}
-        for key, name in _DEMOTE.items():
-            if key in demote:
-                rules[name] = demote[key]
+        """The heading `autonomy`; the settings of the version before are read, and warned about."""
+        autonomy = self.settings.section("autonomy")
+        demote: Mapping[str, Any] = autonomy.get("demote") or {}
+        usual = EvidenceRules()
+        rules: dict[str, Any] = {name: autonomy.get(name) for name in EVIDENCE_SETTINGS}
+        for name in ("tolerate", "audit"):
+            rules[name] = _by_level(autonomy.get(name), getattr(usual, name))
+        rules |= {"demote": demote.get("enabled"), "floor": demote.get("floor")}
         rules = {name: value for name, value in rules.items() if value is not None}
         if "floor" in rules:
             rules["floor"] = AutonomyLevel(rules["floor"])
+        earlier = self.settings.section("agreement")
+        old = [f"agreement.{name}" for name in ("min_n", "min_lower95", "window") if name in earlier]
+        old += [f"autonomy.demote.{name}" for name in ("hard", "agreement", "window") if name in demote]
+        if old:
+            logger.warning(
+                "config.doubtful", code="W008", settings=", ".join(old),
+                hint="these settings have no effect any more: say `autonomy.tolerate`, `risk` and `patience`",
+            )  # fmt: skip
         try:
             return EvidenceRules(**rules)
         except ConfigurationError as error:
-            keys = ("autonomy", "demote")
-            self.problems.append(self.settings.problem(keys, f"autonomy.demote: {error}"))
-            return EvidenceRules()
+            self.problems.append(self.settings.problem(("autonomy",), f"autonomy: {error}"))
+            return usual
 
     def _layer(self, heading: str, key: str, entry: Any) -> StepConfig | None:
         """One entry; None if it is empty or cannot be read."""
@@ -320,13 +329,19 @@ class _Reading:
             self.problems += in_order(problem for problem in refused if problem is not None)
 
 
-_DEMOTE = {
-    "enabled": "demote",
-    "hard": "demote_hard",
-    "agreement": "demote_agreement",
-    "window": "demote_window",
-    "floor": "floor",
-}
+EVIDENCE_SETTINGS = (
+    "risk", "min_power", "audit_per_day", "recheck", "harm", "patience", "min_days", "max_unusable",
+)  # fmt: skip
+"""Keys of the heading `autonomy` that are rules of evidence by the same name."""
+
+
+def _by_level(said: Any, usual: ByLevel) -> ByLevel | None:
+    """A share for each level: one for both, or the levels named."""
+    if said is None:
+        return None
+    if isinstance(said, Mapping):
+        return usual._replace(**{level: share for level, share in said.items() if share is not None})
+    return ByLevel(said, said)
 
 
 def _read_text(path: Path) -> str:

@@ -63,6 +63,10 @@ def _are_hosts(value: Any) -> bool:
     return _are_texts(value) and all(is_host(host) for host in ([value] if isinstance(value, str) else value))
 
 
+def _is_share(value: Any) -> bool:
+    return _is_number(value) and 0 <= value <= 1
+
+
 _TEXTS = {"type": ["string", "array", "null"], "items": {"type": "string"}}
 NO_HOST = "port, scheme, path or user"
 """Parts of an address that do not belong to a host, for messages."""
@@ -74,8 +78,22 @@ COUNT = Value(
 )
 SHARE = Value(
     "a share from 0 to 1",
-    lambda value: _is_number(value) and 0 <= value <= 1,
+    lambda value: _is_share(value),
     {"type": ["number", "null"], "minimum": 0, "maximum": 1},
+)
+NUMBER = Value(
+    "a whole number of 0 or more",
+    lambda value: type(value) is int and value >= 0,
+    {"type": ["integer", "null"], "minimum": 0},
+)
+SHARES = Value(
+    "a share from 0 to 1, or one each for consultant and approver",
+    lambda value: (
+        _is_share(value)
+        or (isinstance(value, Mapping) and all(map(_is_share, value.values())) and bool(value))
+    ),
+    {"type": ["number", "object", "null"], "minimum": 0, "maximum": 1},
+    {"consultant": None, "approver": None},
 )
 LIMIT = Value(
     "a number above 0",
@@ -118,6 +136,7 @@ COMMON: Mapping[str, Keys] = {
     "model": dict.fromkeys(
         ("provider", "id", "model_id", "temperature", "max_tokens", "timeout", "base_url", "api_key_env")
     ),
+    "require_model": FLAG,
     "models": {"*": None},  # the adapter of a model checks its options
     "steps": {"*": None},
     "agents": {"*": None},
@@ -127,7 +146,17 @@ COMMON: Mapping[str, Keys] = {
     "concurrency": COUNT,
     "agreement": {"min_n": COUNT, "min_lower95": SHARE, "window": COUNT},
     "autonomy": {
-        "demote": {"enabled": FLAG, "hard": COUNT, "agreement": SHARE, "window": COUNT, "floor": LEVEL}
+        "demote": {"enabled": FLAG, "hard": COUNT, "agreement": SHARE, "window": COUNT, "floor": LEVEL},
+        "tolerate": SHARES,
+        "risk": SHARE,
+        "min_power": SHARE,
+        "audit": SHARES,
+        "audit_per_day": NUMBER,
+        "recheck": NUMBER,
+        "harm": LIMIT,
+        "patience": LIMIT,
+        "min_days": COUNT,
+        "max_unusable": SHARE,
     },
     "prices": {"*": _PRICE},
     "mcp": None,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from detent.adapters.mail.html import text_of
 from detent.adapters.mail.text import cleaned, cut, decode, from_base64, unflowed, untransferred
-from tests.examples import examples
+from tests.examples import examples, one_in
 
 POLISH = "Zażółć gęślą jaźń, świeża ŁÓDŹ"
 
@@ -228,7 +228,7 @@ class TestHtml:
     def test_text_that_looks_like_a_tag_is_text(self):
         assert shown("1 < 2 and 3 <4> 5") == "1 < 2 and 3 <4> 5"
 
-    @pytest.mark.parametrize("unit", ["<div>", "<a", "<a b='", "<!--x", "</x", "<script>", "<p"])
+    @pytest.mark.parametrize("unit", one_in(3, ["<div>", "<a", "<a b='", "<!--x", "</x", "<script>", "<p"]))
     def test_five_megabytes_of_unclosed_tags_are_read(self, unit):
         """Each takes hours where time grows with the square; a recursion would end at once."""
         assert text_of(unit * (5_000_000 // len(unit))) == ("", False)

@@ -112,11 +112,11 @@ async def child(book: Book, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ca
     await asyncio.gather(*(server.close() for server in made))
 
 
-@pytest_asyncio.fixture(params=["child", "web"])
+@pytest_asyncio.fixture(params=[pytest.param("child", marks=pytest.mark.exhaustive), "web"])
 async def pages(
     request: pytest.FixtureRequest, child: Callable[..., McpServer], book: Book
 ) -> AsyncIterator[Callable[..., McpServer]]:
-    """Declares the same server, reached in either way."""
+    """Declares the same server, reached in either way; tests of `child` reach it as a child every time."""
     made: list[McpServer] = []
 
     def declare(**options: Any) -> McpServer:

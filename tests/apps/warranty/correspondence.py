@@ -261,6 +261,8 @@ def agents(
         for step, said in replies.items()
     }
     executor = ScriptedStepExecutor(told)
+    if level == "approver" and "review" not in fields:
+        fields = {"prose": "free", **fields}
     layers = {step: StepConfig.read({"mode": "agent", "autonomy": level, **fields}) for step in replies}
     return DispatchSettings(steps=layers, executors=ScriptedSource(executor)), executor
 

@@ -398,10 +398,10 @@ async def test_a_retired_legacy_mode_is_not_played(tmp_path):
 
 
 async def test_all_shipped_cases_still_pass_with_the_overlay(tmp_path):
-    """W-60."""
+    """W-60: one case in four at every change, every case with `make test-all`."""
     said = settings(tmp_path, playbook={"overlays": ["extension-offer"]})
     player = of(said)
-    assert told(await judged(player, cases_for(player))) == []
+    assert told(await judged(player, cases_for(player)[:: 1 if ALL else 4])) == []
 
 
 # -- what the player gives ----------------------------------------------------------------------------------

@@ -212,12 +212,14 @@ class TestTheData:
     def test_a_mail_comes_out_of_a_run_as_it_went_in(self):
         mail = usual("valid", "pl", References="<r@x.example>")
         packed = pack(mail, "Europe/Warsaw")
-        view = mail_of({"email": decode(packed.beside[0])})
+        email, name = map(decode, packed.beside)
+        view = mail_of({"email": email, "sender_name": name})
         assert view == MailView.of(mail)
         assert view.newest == mail.newest
         assert packed.data["mail"]["key"] == mail.key
         assert "email" in packed.data
         assert set(packed.data["email"]) == {"$blob", "size"}
+        assert set(packed.data["sender_name"]) == {"$blob", "size"}
 
     def test_the_day_is_that_of_the_settings_time_zone(self):
 

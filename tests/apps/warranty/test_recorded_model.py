@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from detent.evals.reading import read_cases
 from detent.runtime.settings import read_settings
 from tests.apps.warranty.test_evals import cases_for, judged, project_player
 from tests.cli.conftest import detent, folder
+from tests.examples import one_in
 
 __all__ = ["detent", "folder"]
 
@@ -34,17 +34,25 @@ FIGURES: dict[str, tuple[str, dict[str, tuple[int, int]]]] = {
         "50 of 56",
         {
             "01-extract-serial": (42, 42),
-            "02-check-warranty": (31, 30),
-            "03a-valid-warranty": (22, 21),
+            "02-check-warranty": (36, 35),
+            "03a-valid-warranty": (26, 25),
             "03b-device-not-found": (2, 2),
-            "03c-expired-warranty": (5, 5),
+            "03c-expired-warranty": (7, 7),
             "03d-request-serial": (9, 8),
             "04-out-of-scope": (4, 4),
-            "05-send-confirmation": (22, 21),
+            "05-send-confirmation": (26, 25),
         },
     ),
 }
 """Per recording: cases passed; per step, how often the model was asked and how often its answer was kept."""
+
+LEVELS = {
+    "collaborator": (148, 144, 4, 1, "51 of 56", "43 of 49"),
+    "consultant": (152, 148, 4, 2, "50 of 56", "43 of 49"),
+    "approver": (152, 148, 4, 2, "50 of 56", "43 of 49"),
+}
+"""The answers of `every-step` at each level: asked, kept, replaced, failed cases with every answer kept,
+cases passed as delivered, and by the model alone."""
 
 CODE = {"first-step": "56 of 56", "fresh-mails": "16 of 16"}
 """What code alone comes to on the same cases."""
@@ -60,9 +68,7 @@ def recorded(name: str) -> tuple[FlowPlayer, list[EvalTestCase]]:
     return player, cases_for(player, None)
 
 
-@pytest.mark.parametrize(
-    "name", ["first-step", "fresh-mails", pytest.param("every-step", marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("name", one_in(3, FIGURES))
 async def test_the_figures_of_a_recording_are_those_that_are_published(name):
     """W-58: no network, no model; the path, the data and the words of every case are judged."""
     player, cases = recorded(name)
@@ -70,23 +76,34 @@ async def test_the_figures_of_a_recording_are_those_that_are_published(name):
     report = await judged(player, cases, options=options)
     misses = [str(one) for result in report.cases for one in result.failures if one.kind == "play"]
     assert not misses, f"{AGAIN} {misses[0]}"
-    asked: Counter[str] = Counter()
-    kept: Counter[str] = Counter()
-    for case in cases:
-        if case.input.get("agent_replies"):
-            continue  # its agents are scripted
-        played = await player.play(case, orchestrator="step", options=options)
-        for step in played.steps:
-            if step.mode == "agent" or step.fallback is not None:
-                asked[step.step_name] += 1
-                kept[step.step_name] += step.fallback is None
     await player.close()
     passed, steps = FIGURES[name]
     assert f"{report.passed} of {report.counted}" == passed
-    assert {step: (asked[step], kept[step]) for step in sorted(asked)} == steps
+    counted = {step: (counts.asked, counts.kept) for step, counts in report.answers_by_step.items()}
+    assert counted == steps
 
 
-@pytest.mark.parametrize("name", CODE)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("level", LEVELS)
+async def test_the_same_answers_at_each_level_come_to_the_published_figures(level, tmp_path):
+    written = (RECORDED / "every-step" / "detent.yaml").read_text()
+    (tmp_path / "detent.yaml").write_text(written.replace("autonomy: consultant", f"autonomy: {level}"))
+    player = project_player(read_settings(folder=tmp_path))
+    report = await judged(
+        player, cases_for(player, None), options=PlayOptions(replay=RECORDED / "every-step")
+    )
+    await player.close()
+    counts, alone = report.answers, report.agent_alone
+    found = [case for case in report.cases if not case.passed and not case.unplayed]
+    untouched = sum(not any(answer.by_handler for answer in case.answers) for case in found)
+    row = (counts.asked, counts.kept, sum(counts.replaced.values()), untouched)
+    figures = (*row, f"{report.passed} of {report.counted}", f"{alone.passed} of {alone.counted}")
+    assert figures == LEVELS[level]
+    cells = " | ".join(map(str, figures))
+    assert f"| {level} | {cells} |" in PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", one_in(2, CODE))
 async def test_code_is_measured_by_the_same_cases(name):
     """What the published figures are to be held against."""
     player, cases = recorded(name)

@@ -140,7 +140,10 @@ class TestEachStepCanBeAnAgents:
     async def test_by_one_field(self, tmp_path, step, level):
         """W-52: `mode: agent`, and the path and the end are those of the handler."""
         result, visit, sent, tickets, _ = await one(tmp_path, step, RIGHT[step], level=level)
-        assert (visit.mode, visit.fallback) == ("agent", None)
+        unread = level == "consultant" and step in MAILS
+        assert (visit.mode, visit.fallback) == (
+            ("deterministic", "prose_unreviewed") if unread else ("agent", None)
+        )
         assert tuple(result.step_sequence) == PATHS[kind_of(step)]
         assert result.end == "DONE"
         assert len(sent) == 1
@@ -479,6 +482,12 @@ WORDS_BROKEN = {
         "odd address": f"{GOOD[step]} Or write to evil@localhost about it, please do.",
         "another serial": f"{GOOD[step]} Your other device has the serial number SN50001.",
         "another ticket": f"{GOOD[step]} Your other ticket is tkt-99999.",
+        "opening hours": f"{GOOD[step]} We are there on weekdays from 8 to 16.",
+        "amount": f"{GOOD[step]} We will refund you 500 EUR for all of this.",
+        "foreign sentence": f"{GOOD[step]} Prosimy o przesłanie zdjęcia tabliczki w załączniku.",
+        "relative day": f"{GOOD[step]} You will hear from us tomorrow.",
+        "another name": f"Dear Bernard,\n{GOOD[step]}",
+        "hidden letters": f"{GOOD[step]} We will re\u200bfund you.",
     }.items()
 }
 MISSING = {
@@ -524,7 +533,7 @@ class TestTheMailContract:
         [
             "You wrote to us from maren@holt-bakery.example.",
             "Or write to billing@northpine.example, +48 22 555 01 10.",
-            "We are there on weekdays from 8 to 16.",
+            "We look after devices that need service.",
         ],
     )
     async def test_the_customers_own_and_our_contacts_may_stand_in_it(self, tmp_path, step, more):

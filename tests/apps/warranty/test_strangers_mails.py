@@ -15,6 +15,7 @@ from detent.apps.warranty.mail_data import TextPart
 from detent.kernel.status import Status
 from tests.apps.warranty.correspondence import NOW, PATHS, mailbox, text_of
 from tests.apps.warranty.strangers import Stranger, everybody
+from tests.examples import ALL
 
 EVERYBODY = everybody()
 OWN = ("service@northpine.example",)
@@ -46,12 +47,16 @@ def test_who_is_answered_and_who_is_not(one):
 
 
 async def test_every_mail_ends_and_is_answered_at_most_once(tmp_path, caplog):
-    """W-01, W-35, W-49: over the whole pile, with a reason for every end, and no word of it in the log."""
+    """W-01, W-35, W-49: a reason for every end, and no word of a mail in the log.
+
+    One mail in four; the whole pile with `make test-all`.
+    """
+    pile = EVERYBODY[:: 1 if ALL else 4]
     store = MemoryStore()
     answered: dict[str, Stranger] = {}
     with caplog.at_level(logging.INFO, "detent"):
         async with mailbox(tmp_path, store=store) as box:
-            for one in EVERYBODY:
+            for one in pile:
                 mail, why = let_in(one)
                 if mail is None or why is not None:
                     continue
@@ -69,7 +74,7 @@ async def test_every_mail_ends_and_is_answered_at_most_once(tmp_path, caplog):
                 for reply in fresh:
                     self_check(one, mail, reply)
             tickets = await box.tickets()
-    assert len(answered) > 200
+    assert len(answered) > len(pile) / 2
     assert {ticket.serial_number.upper().replace("-", "") for ticket in tickets} <= {
         "SN48213",
         "SN50001",

@@ -105,7 +105,10 @@ def script(replies: Mapping[str, Any], **steps: Any) -> DispatchSettings:
         for step, said in replies.items()
     }
     executor = ScriptedStepExecutor(told)
-    layers = {step: StepConfig(**{"mode": "agent", "autonomy": "approver", **steps}) for step in replies}
+    layers = {
+        step: StepConfig(**{"mode": "agent", "autonomy": "approver", "prose": "free", **steps})
+        for step in replies
+    }
     return DispatchSettings(steps=layers, executors=ScriptedSource(executor))
 
 

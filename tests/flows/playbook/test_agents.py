@@ -95,20 +95,23 @@ TEXT = {
 
 
 class TestTwoModes:
-    @pytest.mark.parametrize("level", ["approver", "consultant"])
-    async def test_functions_and_text_come_to_the_same(self, tmp_path, world, level):
+    @pytest.mark.parametrize(
+        ("level", "words"), [("approver", "It is T1."), ("consultant", "Your ticket is T1.")]
+    )
+    async def test_functions_and_text_come_to_the_same(self, tmp_path, world, level, words):
         """W-17, W-06: the same path, data and effects; equal proposals are one."""
         outcomes = []
         for replies, options in ((FUNCTIONS, {}), (TEXT, {"allowed_tools": ()}), (TEXT, {})):
             world.__init__()
             settings = script(replies, autonomy=level, **options)
             run, entries = await drive(repairs(tmp_path, world), mail("A-1 leaks"), dispatch=settings)
-            assert [visit.by for visit in visits(entries)] == ["agent"] * 4
+            read = "agent" if level == "approver" else "handler"  # nobody has read the consultant's words
+            assert [visit.by for visit in visits(entries)] == [*["agent"] * 3, read]
             outcomes.append((path_of(entries), run.data, world.sent, world.tickets, world.asked))
         assert outcomes[0] == outcomes[1] == outcomes[2]
         assert outcomes[0][0] == WHOLE
         assert outcomes[0][1]["ticket_id"] == "T1"
-        assert outcomes[0][2] == [{"to": "a@b.example", "subject": "", "body": "It is T1."}]
+        assert outcomes[0][2] == [{"to": "a@b.example", "subject": "", "body": words}]
         assert outcomes[0][4] == ["A-1"]
 
     async def test_without_functions_the_declared_call_is_asked_first_and_shown(self, tmp_path, world):
@@ -131,14 +134,14 @@ class TestTwoModes:
         assert "BODY: It is T1." in told[3]
 
     async def test_collaborators_are_compared_with_the_handler(self, tmp_path, world):
-        """4.8: the same facts and effects pass, other words do not."""
+        """4.8: the same facts and effects pass; other words are not sent."""
         same = {**TEXT, "06-confirm": ["BODY: Your ticket is T1.\nNEXT_STEP: DONE"]}
         settings = script(same, autonomy="collaborator")
         _, entries = await drive(repairs(tmp_path, world), mail("A-1 leaks"), dispatch=settings)
         assert [visit.by for visit in visits(entries)] == ["agent"] * 4
         settings = script(TEXT, autonomy="collaborator")
         _, entries = await drive(repairs(tmp_path, world), mail("A-1 leaks"), dispatch=settings)
-        assert [visit.fallback for visit in visits(entries)] == [None, None, None, "validation_failure"]
+        assert [visit.fallback for visit in visits(entries)] == [None] * 4
         assert world.sent[-1]["body"] == "Your ticket is T2."
 
     async def test_a_validator_stands_in_for_the_comparison(self, tmp_path, world):

@@ -332,7 +332,7 @@ async def test_a_step_alone_may_be_an_agents(project):
     )
     settings = settings_of(
         project,
-        "steps: {02-remind-reader: {mode: agent, autonomy: approver, allowed_tools: []}}\n"
+        "steps: {02-remind-reader: {mode: agent, autonomy: approver, prose: free, allowed_tools: []}}\n"
         "models: {scripted: {file: script.yaml}}\n",
     )
     flow = playbook_of(settings, project / "overdue")

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from email.utils import parseaddr, parsedate_to_datetime
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -24,6 +24,7 @@ from detent.adapters.mail.headers import (
     Structured,
     addresses,
     content_type,
+    decoded,
     disposition,
     message_ids,
     posting_addresses,
@@ -114,6 +115,13 @@ class EmailMessage:
     """Ids of the mails before it in its thread, oldest first."""
     thread_root: str = ""
     """Id of the first mail of its thread; its own id when it starts one."""
+
+    @property
+    def from_name(self) -> str:
+        """The name before the address in `From`; empty without one."""
+        value = next(iter(self.headers.raw("From")), "")
+        name = parseaddr(value)[0] if "<" in value else ""
+        return "" if "@" in name else decoded(name).strip()
 
     @cached_property
     def key(self) -> str:

@@ -112,6 +112,12 @@ def reply(
     return (head + "\n" + content).replace("\n", "\r\n").encode("ascii")
 
 
+def rendered(body: str) -> str:
+    """The text of the mail's part, as it is sent, before it is encoded for transfer."""
+    text = re.sub(r"\r\n?", "\n", _without_surrogates(body))
+    return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", "", text).rstrip("\n") + "\n"
+
+
 def _without_surrogates(text: str) -> str:
     """Without lone surrogates, which cannot be encoded."""
     return text.encode("utf-8", "replace").decode("utf-8")
@@ -148,8 +154,7 @@ def _text(header: str, text: str) -> str:
 
 def _encoded(body: str) -> tuple[str, str]:
     """A transfer encoding and the encoded text; plain where that is safe for every server."""
-    text = re.sub(r"\r\n?", "\n", _without_surrogates(body))
-    text = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", "", text).rstrip("\n") + "\n"
+    text = rendered(body)
     safe = text.isascii() and not re.search(rf"[^\n]{{{WIDTH + 1}}}|[ \t]$|^From |^\.", text, re.MULTILINE)
     if safe:
         return "7bit", text

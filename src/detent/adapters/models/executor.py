@@ -165,6 +165,11 @@ class ModelStepExecutor:
         """Whether the model could be asked now."""
         return self.model.available()
 
+    @property
+    def needs_model_id(self) -> bool:
+        """Whether each request has to name a model, because no setting of the provider does."""
+        return self.default_model_id is None and bool(getattr(self.model, "needs_model_id", False))
+
     def priced(self, model_id: str | None) -> bool:
         """Whether the cost of asking is known beforehand."""
         return self.model.priced(model_id or self.default_model_id)

@@ -190,6 +190,11 @@ class OpenAIModel:
             return Availability(False, f"{self._api_key_env} is not set")
         return Availability(not self._problem, self._problem)
 
+    @property
+    def needs_model_id(self) -> bool:
+        """Whether each request has to name a model."""
+        return self.model_id is None and self._preset.needs_model
+
     def priced(self, model_id: str | None) -> bool:
         """Whether the cost of asking is known; the user's own server costs nothing."""
         return self._preset.local or self._prices.known(model_id or self.model_id)
@@ -203,7 +208,7 @@ class OpenAIModel:
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> ModelAnswer:
         """One answer. Cancelling closes the connection, which stops the server."""
         model_id = request.model_id or self.model_id
-        if model_id is None and self._preset.needs_model:
+        if model_id is None and self.needs_model_id:
             raise ExecutorError(f"{self._server} serves several models: say which with `model_id`.")
         accepted = self._accepted.setdefault(model_id, _Accepted(self._preset.limit))
         names = http_common.WireNames(request)

@@ -20,7 +20,7 @@ from detent.apps.warranty.domain.serials import SerialExtraction, extract
 from detent.apps.warranty.domain.words import Words
 from detent.apps.warranty.mail_data import MailView, TextPart, mail_of, with_flags
 from detent.apps.warranty.settings import WarrantySettings
-from detent.authoring.templates import ABSENT, Values, values_of
+from detent.authoring.templates import ABSENT, TemplateError, Values, values_of
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
 from detent.flows.playbook.forms import Candidate
@@ -216,6 +216,22 @@ class Handlers:
         assert self.playbook is not None
         variants = self.playbook.steps[step].variant
         return self.playbook.templates.render(step, variants, data, self.values(data))
+
+    def own_text(self, step: str, data: Mapping[str, Any]) -> str | None:
+        """The text that code would send in a step, from the template of its name or of its effects."""
+        file = self.playbook.steps.get(step) if self.playbook is not None else None
+        if file is None or self.playbook is None:
+            return None
+        templates = self.playbook.templates
+        named = [name for effect in file.effects for name in effect.templates.values()] or [step]
+        try:
+            return "\n\n".join(
+                templates.render(name, file.variant, data, self.values(data))
+                for name in named
+                if templates.base(name) is not None
+            )
+        except TemplateError:  # code could not write it either
+            return None
 
     def values(self, data: Mapping[str, Any]) -> Values:
         """The values templates may insert: the run's data, then the settings."""

@@ -32,6 +32,8 @@ class MailView:
     parts: tuple[TextPart, ...]
     references: tuple[str, ...]
     thread_root: str
+    from_name: str = ""
+    """The customer's name in `From`."""
 
     @classmethod
     def of(cls, mail: EmailMessage) -> MailView:
@@ -44,6 +46,7 @@ class MailView:
             tuple(TextPart(part.kind, part.text) for part in mail.parts),
             mail.references,
             mail.thread_root,
+            mail.from_name,
         )
 
     @property
@@ -85,8 +88,11 @@ def pack(mail: EmailMessage, zone: str, now: datetime | None = None) -> Packed:
             "thread_root": mail.thread_root,
         }
     ).encode("utf-8", "surrogatepass")
+    name = encode(mail.from_name).encode("utf-8", "surrogatepass")
     data = {
         "email": kept_beside(words),
+        # Apart from the mail, because agents are asked with the mail and need no name.
+        "sender_name": kept_beside(name),
         "mail": {
             "key": mail.key,
             "sha256": mail.sha256,
@@ -95,7 +101,7 @@ def pack(mail: EmailMessage, zone: str, now: datetime | None = None) -> Packed:
         },
         "flags": list(mail.flags),
     }
-    return Packed(data, (words,))
+    return Packed(data, (words, name))
 
 
 def mail_of(data: Mapping[str, Any]) -> MailView:
@@ -109,6 +115,7 @@ def mail_of(data: Mapping[str, Any]) -> MailView:
         tuple(TextPart(part["kind"], part["text"]) for part in email.get("parts") or ()),
         tuple(email.get("references") or ()),
         email.get("thread_root") or "",
+        str(data.get("sender_name") or ""),
     )
 
 

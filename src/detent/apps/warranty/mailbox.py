@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from detent.apps.warranty.own_heading import lifted
 from detent.apps.warranty.settings import WarrantySettings, read, wrong_values
 from detent.dispatch.autonomy import StepMode
+from detent.engine import logger
 from detent.runtime.key_uses import check_keys
 from detent.runtime.settings import COMMAND_LINE, Settings, SettingsError
 
@@ -193,6 +194,10 @@ class Mailbox:
         )  # fmt: skip
 
 
+def _log_notice(line: str) -> None:
+    logger.warning("model.unusable", notice=line)
+
+
 @asynccontextmanager
 async def opened(
     settings: Settings,
@@ -204,13 +209,15 @@ async def opened(
     deterministic: bool = False,
     tape: Tape | None = None,
     environ: Mapping[str, str] | None = None,
+    notice: Callable[[str], None] | None = None,
     **parts: Any,
 ) -> AsyncIterator[Mailbox]:
     """The mailbox of a project, checked and open.
 
     With a rehearsal, effects are only recorded and runs are in memory; a missing database is not created.
-    With a tape that plays, nothing of the project is opened: runs and database are temporary. Further `parts`
-    are passed to the components.
+    With a tape that plays, nothing of the project is opened: runs and database are temporary. `notice` is
+    given a line for each model that cannot be asked; without it the log is. Further `parts` are passed to the
+    components.
 
     Raises:
         IntegrationMissing: a server it needs cannot be used.
@@ -218,7 +225,9 @@ async def opened(
     from detent.adapters.mail.settings import source_for
     from detent.apps.warranty.events import told
     from detent.apps.warranty.intake import Intake
-    from detent.apps.warranty.start_checks import check_crm, check_models
+    from detent.apps.warranty.start_checks import check_crm, model_uses
+    from detent.dispatch.dispatcher import dispatcher_of
+    from detent.runtime.model_check import check_models
 
     environ = os.environ if environ is None else environ
     async with AsyncExitStack() as stack:
@@ -244,9 +253,12 @@ async def opened(
         )
         if not plays:
             await check_crm(components)
-            await check_models(
-                components, engine, legacy=not components.settings.orchestration.use_step_orchestrator
-            )
+            planner = dispatcher_of(engine)
+            legacy = not components.settings.orchestration.use_step_orchestrator
+            uses = model_uses(components, planner, legacy=legacy)
+            needs_it = "legacy mode, which no code replaces where a model fails" if legacy else None
+            for model in await check_models(settings, planner, uses, required_by=needs_it):
+                (notice or _log_notice)(model.notice)
         await source.open()
         stack.push_async_callback(source.close)
         await stack.enter_async_context(engine)

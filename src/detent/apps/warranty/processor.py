@@ -82,6 +82,8 @@ class StepOrchestrator:
         data["routed"] = {
             "step": routed.step_name, "confidence": routed.confidence, "method": routed.routing_method
         }  # fmt: skip
+        if routed.unused is not None:
+            data["routed"]["unused"] = routed.unused
         logger.info(
             "router.decided", mail_key=packed.data["mail"]["key"], step=routed.step_name,
             method=routed.routing_method, confidence=routed.confidence, **({"arm": arm} if arm else {}),

@@ -25,6 +25,8 @@ class StepRoutingResult:
     """`spam`, `short`, `warranty_words`, `serial_count`."""
     data: dict[str, Any] = field(default_factory=dict, compare=False)
     """The data the skipped step would have set."""
+    unused: str | None = field(default=None, compare=False)
+    """Why a model's answer was not used: the reason of a fallback; None without a model to ask."""
 
     def __iter__(self) -> Any:
         return iter((self.step_name, self.confidence, self.routing_method))

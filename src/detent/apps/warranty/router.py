@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from detent.adapters.mail.message import EmailMessage
@@ -12,6 +13,7 @@ from detent.apps.warranty.model_question import ModelQuestion
 from detent.apps.warranty.results import StepRoutingResult
 from detent.apps.warranty.rules import stands_in
 from detent.apps.warranty.settings import FIRST_STEP, Router
+from detent.dispatch.autonomy import FallbackReason
 from detent.engine.ports import TapeError
 from detent.flows.playbook.folder import OutputLine
 from detent.flows.playbook.prompting import marker
@@ -22,7 +24,10 @@ SHORT = 20
 LLM_CONFIDENCE = 0.85
 
 Ask = Callable[[MailView], Awaitable[tuple[str, str | None] | None]]
-"""Asks a model for the first step: `(step, serial)`, or None without an answer."""
+"""Asks a model for the first step: `(step, serial)`, or None without a model to ask."""
+UNUSABLE = ("", None)
+"""An answer that names no step."""
+NO_EXECUTOR = FallbackReason.NO_EXECUTOR.value
 
 
 class StepRouter:
@@ -58,21 +63,29 @@ class StepRouter:
             )
             if sure and not signals["short"] and scope.kind == "in_scope":
                 return StepRoutingResult(CHECK, 0.95, "heuristic", signals, self.handlers.facts(mail)[1])
-        elif strategy == "llm" and self.ask is not None:
-            try:
-                answer = await self.ask(mail)
-            except TapeError:
-                raise
-            except Exception:
-                return usual
-            if answer is not None:
-                step, serial = answer
-                if step == FIRST_STEP:
-                    return StepRoutingResult(FIRST_STEP, LLM_CONFIDENCE, "llm", signals)
-                if step == CHECK and serial and stands_in(mail, serial):
-                    facts = {**self.handlers.facts(mail)[1], "serial_number": serial}
-                    return StepRoutingResult(CHECK, LLM_CONFIDENCE, "llm", signals, facts)
+        elif strategy == "llm":
+            return await self._by_model(mail, usual)
         return usual
+
+    async def _by_model(self, mail: MailView, usual: StepRoutingResult) -> StepRoutingResult:
+        """The step a model names; the usual one, with the reason, if its answer cannot be used."""
+        try:
+            answer = await self.ask(mail) if self.ask is not None else None
+        except TapeError:
+            raise
+        except TimeoutError:
+            return replace(usual, unused=FallbackReason.TIMEOUT.value)
+        except Exception:
+            return replace(usual, unused=FallbackReason.EXCEPTION.value)
+        if answer is None:
+            return replace(usual, unused=NO_EXECUTOR)
+        step, serial = answer
+        if step == FIRST_STEP:
+            return StepRoutingResult(FIRST_STEP, LLM_CONFIDENCE, "llm", usual.signals)
+        if step == CHECK and serial and stands_in(mail, serial):
+            facts = {**self.handlers.facts(mail)[1], "serial_number": serial}
+            return StepRoutingResult(CHECK, LLM_CONFIDENCE, "llm", usual.signals, facts)
+        return replace(usual, unused=FallbackReason.SCHEMA_VIOLATION.value)
 
 
 _INSTRUCTIONS = f"""\
@@ -92,16 +105,18 @@ _LINES = (OutputLine("SERIAL", "serial_number", "token"),)
 
 
 class AskModel(ModelQuestion):
-    """Asks a model for the first step of a mail. None if there is no model or no valid answer."""
+    """Asks a model for the first step of a mail. None if there is no model."""
 
     name = "router"
 
     async def __call__(self, mail: MailView) -> tuple[str, str | None] | None:
         mark = marker(self.name, {"email": mail.text})
         result = await self.answer(f"INPUTS\n\nemail\n<<<{mark}\n{mail.text}\n{mark}>>>", _INSTRUCTIONS)
-        if result is None or not result.success or not isinstance(result.output, str):
+        if result is None:
             return None
+        if not result.success or not isinstance(result.output, str):
+            return UNUSABLE
         reply = read_reply(result.output, allowed=(FIRST_STEP, CHECK), lines=_LINES)
         if reply.next_step is None or reply.problems:
-            return None
+            return UNUSABLE
         return reply.next_step, reply.outputs.get("SERIAL")

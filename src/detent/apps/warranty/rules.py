@@ -10,14 +10,18 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from detent.adapters.mail.reply import rendered
 from detent.apps.warranty.domain import tokens
-from detent.apps.warranty.domain.language import language_of
-from detent.apps.warranty.domain.serials import extract, serial_key, serial_shaped
+from detent.apps.warranty.domain.serials import serial_key, serial_shaped
 from detent.apps.warranty.handlers import AMBIGUOUS, ASK, CHECK, CONFIRM, DEVICE, REDIRECT, SERIAL, Handlers
-from detent.apps.warranty.mail_data import MailView, TextPart, mail_of
+from detent.apps.warranty.mail_data import MailView, mail_of
+from detent.apps.warranty.mail_facts import day_of, mail_facts
 from detent.apps.warranty.settings import FIRST_STEP
 from detent.dispatch.equivalence import CompareRules
 from detent.dispatch.proposal import Proposal, Verdict
+from detent.dispatch.prose.contract import findings, missing
+from detent.dispatch.prose.facts import Required
+from detent.dispatch.prose.finding import Finding
 from detent.engine.context import StepContext
 from detent.engine.outcome import Effect, Outcome
 from detent.flows.playbook.protocol import Reply
@@ -26,28 +30,10 @@ TICKET, NOT_FOUND, EXPIRED = "03a-valid-warranty", "03b-device-not-found", "03c-
 MAILS = (NOT_FOUND, EXPIRED, ASK, REDIRECT, CONFIRM)
 
 SHORTEST_BODY, LONGEST_BODY = 40, 4000
-FEWEST_DIGITS = 7
-"""Digits of the shortest telephone number."""
-_TICKET_ID = re.compile(r"\bTKT[-\u2010-\u2015]?\d+\b", re.IGNORECASE)
-_ADDRESS = re.compile(r"(?<![^\s<>()\[\]\",;:])@*+[^\s<>()\[\]\",;:@]++@[^\s<>()\[\]\",;:]++")
-_URL = re.compile(
-    r"""(?ix)
-      \b [a-z][a-z0-9+.-]{1,20}://\S+
-    | \b www\.\S+
-    | (?<![\w@.-]) (?:[\w-]{2,63}\.)+ (?:
-        com|net|org|info|biz|eu|pl|de|uk|fr|it|es|cz|sk|ru|cn|us|io|co|me|ly|gg|tk|xyz|app|dev|shop|site|online|top
-        |link|click|live|store|tech|cloud|page|example|test|invalid
-      ) (?![\w.-]*@) \b (?:/\S*)?
-    """
-)
-_PHONE = re.compile(r"(?<![\w.-])\(?\+?\(?\d(?:[ \t\u00a0()./\u2010-\u2015-]{0,3}\d){6,}(?![\w-])")
-_DATE = re.compile(r"(?<!\d)(?:\d{4}-\d{2}-\d{2}|\d{1,2}[./]\d{1,2}[./]\d{4})(?!\d)")
 _PROTOCOL = re.compile(
-    r"^(?:[^\S\n]|[>|*_`])*+(?:NEXT_STEP|SERIAL|REASON|DESCRIPTION|BODY)[*_`]*\s*:|NEXT_STEP\s*:",
-    re.IGNORECASE | re.MULTILINE,
+    r"^(?:[^\S\n]|[>|*_`])*+(?:SERIAL|REASON|DESCRIPTION|BODY)[*_`]*\s*:|(?i:NEXT_STEP)[*_`]*\s*:",
+    re.MULTILINE,
 )
-
-_PLACEHOLDER = re.compile(r"\[[^\W\d_][^\]\n]{0,40}\]|\{\{|<[^\W\d_][\w ]{1,30}>")
 
 Contract = Callable[[StepContext, Outcome, Reply], Iterable[str]]
 
@@ -79,7 +65,7 @@ class Rules:
 
     def validators(self) -> dict[str, Callable[[Mapping[str, Any], Proposal], Verdict]]:
         """The collaborator's checks, by the names used in step files."""
-        return {"serial_agrees": self.serial_agrees, "mail_contract": lambda inputs, proposal: Verdict(True)}
+        return {"serial_agrees": self.serial_agrees}
 
     # -- 01 -------------------------------------------------------------------------------------------------
 
@@ -164,7 +150,6 @@ class Rules:
             yield "send_email is to be called exactly once, and nothing else."
             return
         yield from self._mail(ctx, mails[0])
-        yield from self._needed(ctx.step.name, str(mails[0].args.get("body", "")), ctx.data)
 
     def _mail(self, ctx: StepContext, effect: Effect) -> Iterable[str]:
         mail, args, data = mail_of(ctx.data), effect.args, ctx.data
@@ -172,61 +157,40 @@ class Rules:
             yield "send_email: `to` is not the customer's address."
         if args.get("subject") != self.handlers.subject(data, mail):
             yield "send_email: `subject` is not the subject of an answer to this mail."
-        yield from self._words(str(args.get("body", "")), data, mail)
-
-    def _words(self, body: str, data: Mapping[str, Any], mail: MailView) -> Iterable[str]:
+        body = str(args.get("body", ""))
         if not SHORTEST_BODY <= len(body.strip()) <= LONGEST_BODY:
             yield f"The body has to have {SHORTEST_BODY} to {LONGEST_BODY} characters."
-        language = data.get("language") or self.handlers.settings.warranty.default_language
-        if language_of([TextPart("newest", body)], "", language) != language:
-            yield f"The body has to be in the customer's language ({language})."
-        if _PLACEHOLDER.search(body):
-            yield "The body may hold nothing in brackets that is still to be filled in."
-        if _PROTOCOL.search(body):
-            yield "The body may not hold a protocol line."
-        ours = "\n".join(contact.text for contact in self.handlers.settings.warranty.contacts)
-        own = {mail.reply_address.casefold(), (mail.from_address or "").casefold()}
-        if _foreign(_ADDRESS, body, ours, own):
-            yield "The body names an address that is neither the customer's nor a contact of ours."
-        if _foreign(_URL, _ADDRESS.sub(" ", body), ours):
-            yield "The body may not hold a link that is not a contact of ours."
-        if self._foreign_phone(body, ours, data):
-            yield "The body may not hold a telephone number that is not a contact of ours."
-        serial = serial_key(data.get("serial_number") or "")
-        if any(
-            serial_key(shown) != serial for shown in extract([TextPart("newest", body)]).all_detected_serials
-        ):
-            yield "The body may not show a serial number other than the customer's."
+        yield from map(str, self.findings(ctx.step.name, data, body))
 
-    @staticmethod
-    def _foreign_phone(body: str, ours: str, data: Mapping[str, Any]) -> bool:
-        """Whether a telephone number is not ours; serial number, ticket number and dates are none."""
-        for known in (*ours.split("\n"), data.get("serial_number"), data.get("ticket_id")):
-            if known:
-                body = body.replace(str(known), "\n")
-        allowed = {_digits(number) for number in _PHONE.findall(_DATE.sub("\n", ours))}
-        numbers = (_digits(number) for number in _PHONE.findall(_DATE.sub("\n", body)))
-        return any(len(number) >= FEWEST_DIGITS and number not in allowed for number in numbers)
+    def findings(self, step: str, data: Mapping[str, Any], body: str) -> tuple[Finding, ...]:
+        """The rules that a body breaks in a step, checked on the text that is sent.
 
-    def _needed(self, step: str, body: str, data: Mapping[str, Any]) -> Iterable[str]:
-        serial, expires = data.get("serial_number"), (data.get("warranty_data") or {}).get("expires")
+        They hold for every text that code did not write: an agent's, an edited one, at every level. The
+        subject is not the writer's: it is that of the mail answered.
+        """
+        text, facts = rendered(body), mail_facts(self.handlers, step, data)
+        broken = findings(body, facts) or (findings(text, facts) if text != body else ())
+        broken += missing(text, self._required(step, data), facts.language)
+        if match := _PROTOCOL.search(text):
+            broken += (Finding("inner_words", f"body, line {text.count(chr(10), 0, match.start()) + 1}"),)
+        if step == ASK and serial_shaped(text):
+            broken += (Finding("digits", "body: anything that looks like a serial number"),)
+        return broken
+
+    def _required(self, step: str, data: Mapping[str, Any]) -> Iterable[Required]:
+        """The facts that the mail of a step has to name."""
+        serial, expires = data.get("serial_number"), day_of((data.get("warranty_data") or {}).get("expires"))
         used = step == CONFIRM or (step == REDIRECT and data.get("warranty_data"))
         named = step in (NOT_FOUND, EXPIRED) or (used and AMBIGUOUS in (data.get("flags") or ()))
-        if named and serial and serial not in body:
-            yield "The body has to name the serial number."
-        if step in (EXPIRED, CONFIRM) and expires and expires not in body:
-            yield "The body has to name the day on which the warranty ends or ended, as it was given."
-        if step == ASK and serial_shaped(body):
-            yield "The body may not show anything that looks like a serial number."
+        if named and serial:
+            yield Required("the serial number", identifier=serial)
+        if step in (EXPIRED, CONFIRM) and expires:
+            yield Required("the day on which the warranty ends or ended, with its year", day=expires)
         if step == REDIRECT:
-            contacts = [contact.text for contact in self.handlers.settings.warranty.contacts]
-            if not any(contact in body for contact in contacts):
-                yield "The body has to name the contact."
-        ticket = str(data.get("ticket_id") or "")
-        if step == CONFIRM and not (ticket and re.search(rf"(?<!\w){re.escape(ticket)}(?!\w)", body)):
-            yield "The body has to name the ticket's number."
-        if any(ticket_id.casefold() != ticket.casefold() for ticket_id in _TICKET_ID.findall(body)):
-            yield "The body may name no ticket's number but the one that was given."
+            contacts = tuple(contact.text for contact in self.handlers.settings.warranty.contacts)
+            yield Required("a contact", contacts=contacts)
+        if step == CONFIRM:
+            yield Required("the ticket's number", identifier=str(data.get("ticket_id") or ""))
 
 
 def _registry_status(data: Any) -> str:
@@ -250,20 +214,6 @@ def stands_in(mail: MailView, serial: str) -> bool:
             if key in (serial_key(word.text), serial_key(pair)) and not tokens.never(word):
                 return True
     return False
-
-
-def _foreign(kind: re.Pattern[str], body: str, ours: str, own: Iterable[str] = ()) -> bool:
-    """Whether a text has a match that is neither in our contacts nor the customer's own."""
-    allowed = {_bare(match) for match in (*own, *kind.findall(ours))}
-    return any(_bare(match) not in allowed for match in kind.findall(body))
-
-
-def _bare(text: str) -> str:
-    return text.strip(" .,;:!?'\"<>()[]*_`").casefold()
-
-
-def _digits(text: str) -> str:
-    return re.sub(r"\D", "", text)
 
 
 TICKET_RULES = CompareRules(ignore=("/ticket_id", "/effects/*/args/issue_description"))

@@ -52,13 +52,14 @@ class FormDialect(LineDialect):
         """The effects that the step's own code would propose."""
         form = self.step.form
         self.labelled = tuple(field.name for field in form if field.candidates is not None)
-        self.drafted = tuple(field for field in form if field.fills is not None and _prose(field))
+        self.drafted = tuple(field for field in form if field.fills is not None and is_prose(field))
 
     # -- asking ---------------------------------------------------------------------------------------------
 
     async def prepare(self, plan: Plan, ctx: StepContext, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """The inputs, and the candidates that code found in the data for the agent to label."""
         shown = await super().prepare(plan, ctx, inputs)
+        await ctx.unfold()  # the inputs may have been gathered by another context of the visit
         for field in self.step.form:
             if field.candidates is None:
                 continue
@@ -183,7 +184,7 @@ class FormDialect(LineDialect):
         return Proposal(statement, None, distinct, None, own, own)
 
 
-def _prose(field: FormField) -> bool:
+def is_prose(field: FormField) -> bool:
     """Whether a field is free text."""
     return not field.meanings and "string" in (field.schema.get("type"), *_kinds(field.schema))
 

@@ -202,6 +202,9 @@ class InstructionFile:
     text_fields: Annotated[Mapping[str, str], Written("a mapping of outputs to arguments",
         "Which argument takes which line of an agent's reply.", dict)] = field(default_factory=dict)
     """Protocol output to `function.argument`."""
+    prose: Annotated[tuple[str, ...] | None, Written("a list of arguments, such as send_email.body",
+        "Arguments of effects that are text for people; left out: those of `text_fields` and of free "
+        "texts in the form.", list[_Target])] = None
     form: Annotated[tuple[FormField, ...], Written(
         "a mapping of fields: {urgent: {type: boolean, description: …}}",
         "What an agent states in place of naming a step.", dict)] = ()

@@ -17,7 +17,7 @@ from detent.dispatch.prompt import Prompt, cut, masked
 from detent.dispatch.proposal import Proposal
 from detent.flows.playbook.folder import OutputLine
 from detent.flows.playbook.instruction import InstructionFile
-from detent.flows.playbook.protocol import BODY, Reply, read_reply
+from detent.flows.playbook.protocol import BODY, NEXT_STEP, Reply, read_reply
 from detent.kernel.plain import canonical, digest, to_plain
 
 if TYPE_CHECKING:
@@ -178,6 +178,17 @@ class LineDialect(Dialect):
         data = data_of(reply, self.lines)
         statement = Said(data, reply, distinct, (*reply.problems, *wrong))
         return Proposal(statement, reply.next_step, distinct, None, data, data)
+
+    def written(self, plan: Plan, output: Any, next_state: str | None) -> str:
+        """The output lines that set these values, and the next step."""
+        values = output if isinstance(output, Mapping) else {}
+        lines = [f"{NEXT_STEP}: {next_state}"]
+        lines += [
+            f"{line.key}: {values[line.sets]}"
+            for line in self.lines
+            if line.sets and values.get(line.sets) is not None
+        ]
+        return "\n".join(lines)
 
 
 def data_of(reply: Reply, lines: Iterable[OutputLine]) -> dict[str, Any]:

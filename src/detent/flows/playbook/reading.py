@@ -148,6 +148,8 @@ class _Reader(FormReader):
         values["effects"] = self.effects(values.get("effects", ()))
         values["variant"] = self.variants(values.get("variant", {}))
         values["text_fields"] = self.text_fields(values.get("text_fields", {}))
+        if "prose" in values:
+            values["prose"] = tuple(values["prose"])
         values["form"] = self.form(values.get("form"))
         values["examples"] = self.examples(values, values["form"])
         for key in ("needs", "outputs"):

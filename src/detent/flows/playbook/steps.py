@@ -28,7 +28,7 @@ from detent.flows.playbook.declared_handler import (
     received,
 )
 from detent.flows.playbook.folder import OutputLine
-from detent.flows.playbook.form_prompting import FormDialect
+from detent.flows.playbook.form_prompting import FormDialect, is_prose
 from detent.flows.playbook.forms import Finder
 from detent.flows.playbook.instruction import (
     DEGRADED,
@@ -243,6 +243,14 @@ class StepWork:
             raise self._refused(ctx, problems)
         return outcome._replace(reason=self._label(name_of(outcome.next) if outcome.next else "", data))
 
+    async def text_problems(self, ctx: StepContext, outcome: Outcome) -> list[str]:
+        """What the contracts have against an outcome whose text a person has edited."""
+        await ctx.unfold()
+        problems: list[str] = []
+        for contract in self.contracts:
+            problems += [str(problem) for problem in await call(contract, None, ctx, outcome, Reply(form={}))]
+        return problems
+
     def _unasked(self, ctx: StepContext) -> list[str]:
         """Problems for required functions that were not called; those called by code count."""
         called = {line["tool"] for line in ctx.looked}
@@ -397,9 +405,20 @@ def engine_step(
             hints=hints,
             effects=tuple(name for name in effects if name not in held),
             offers=offers,
+            handled=work.inner is not None,
+            prose=prose_of(step),
+            text_contract=work.text_problems,
             rounds=0,  # route, words and calls are one decision, judged before anything of it is done
         ),
     )
+
+
+def prose_of(step: InstructionFile) -> tuple[str, ...]:
+    """The arguments of effects that are text for people: those declared, or else those of free texts."""
+    if step.prose is not None:
+        return step.prose
+    filled = [field.fills for field in step.form if field.fills is not None and is_prose(field)]
+    return tuple(dict.fromkeys((*step.text_fields.values(), *filled)))
 
 
 def redirect(

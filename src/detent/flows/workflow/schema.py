@@ -110,6 +110,12 @@ def _config() -> Schema:
             "anyOf": [{"type": ["boolean", "null"]}, {"type": "number", "minimum": 0, "maximum": 1}],
             "description": "Share of executions in which the other side is run beside, for statistics.",
         },
+        "review": {"enum": ["person", None], "description": "Who reads text for people before it is used."},
+        "review_within": {
+            "anyOf": [{"type": ["string", "null"]}, {"type": "number", "exclusiveMinimum": 0}],
+            "description": "How long a draft waits for a person, such as 4h; then the handler's is used.",
+        },
+        "prose": {"enum": ["free", None], "description": "An approver's text for people is used unread."},
     }  # fmt: skip
     properties["model"] = {**_name("The old name of model_id."), "deprecated": True}
     properties["timeout_s"] = dict(properties["timeout"])

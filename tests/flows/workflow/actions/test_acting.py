@@ -85,8 +85,7 @@ def test_every_action_with_effects_is_tried():
 # -- agents that do what the action is for ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("name", ACTING)
+@pytest.mark.parametrize(("name", "level"), covering(ACTING, LEVELS, together=1))
 async def test_the_output_and_the_world_are_those_of_the_handler(name, level, workshops, sites):
     case, site = ACTING[name], sites(PAGES)
     plain, shop = workshops(), workshops()
@@ -293,7 +292,7 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "wrong"), covering(ACTING, WRONG))
+@pytest.mark.parametrize(("name", "wrong"), covering(ACTING, WRONG, together=1))
 async def test_at_collaborator_a_wrong_agent_changes_nothing(name, wrong, workshops, sites):
     case, site = ACTING[name], sites(PAGES)
     plain, shop = workshops(), workshops()
@@ -371,7 +370,7 @@ async def test_at_consultant_nothing_done_is_not_said_to_be_done(name, workshops
 DOING = [name for name in WRONG if name != "nothing done"]
 
 
-@pytest.mark.parametrize(("name", "wrong", "level"), covering(ACTING, DOING, LEVELS[1:]))
+@pytest.mark.parametrize(("name", "wrong", "level"), covering(ACTING, DOING, LEVELS[1:], together=1))
 async def test_above_it_the_output_is_what_the_receipts_say(name, wrong, level, workshops, sites):
     """Nothing that a receipt holds is taken from what an agent says."""
     case, shop = ACTING[name], workshops()

@@ -41,6 +41,7 @@ from detent.kernel.run import Run
 from detent.kernel.run_config import ORIGIN
 from detent.kernel.status import Status
 from detent.testing.crash import CrashPoints
+from tests.dispatch.samples import UNAUDITED
 
 REGISTRY = Registry(*SHIPPED)
 WHEN = "2030-01-31T08:00:00+00:00"
@@ -190,7 +191,9 @@ class Workshop:
         config = StepConfig(
             mode=StepMode.AGENT, autonomy=AutonomyLevel(autonomy), retry_policy=RetryPolicy(1, 0, 0)
         )
-        return DispatchSettings(steps={action_name: config}, executors=ScriptedSource(agent))
+        return DispatchSettings(
+            steps={action_name: config}, executors=ScriptedSource(agent), evidence=UNAUDITED
+        )
 
     async def interrupted(
         self, action_name: str, points: CrashPoints, run_id: str, agent: Any, autonomy: str, **kwargs: Any

@@ -42,7 +42,7 @@ from detent.kernel.errors import StoreUnavailable
 from detent.kernel.status import Status
 from detent.runtime.dispatch_settings import dispatch_settings
 from detent.testing.crash import CrashPoint, CrashPoints
-from tests.dispatch.samples import capture
+from tests.dispatch.samples import UNAUDITED, capture
 from tests.examples import ALL
 from tests.flows.workflow.dispatch.project import Project
 
@@ -366,7 +366,9 @@ def family(points: CrashPoints, ledger: Ledger) -> list[Flow]:
 def settings(level: str, lies: bool, prompted: bool = True) -> DispatchSettings:
     config = StepConfig(mode=StepMode.AGENT, autonomy=AutonomyLevel(level), max_retries=0)
     names: Mapping[str, StepConfig] = dict.fromkeys(("top", "inner", "opt", "deep"), config)
-    return DispatchSettings(steps=names, executors=ScriptedSource({"parrot": Parrot(lies, prompted)}))
+    return DispatchSettings(
+        steps=names, executors=ScriptedSource({"parrot": Parrot(lies, prompted)}), evidence=UNAUDITED
+    )
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from detent.kernel.budget import Budget
 from detent.kernel.entries import Moved
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.status import Status
-from tests.dispatch.samples import Heard, capture
+from tests.dispatch.samples import UNAUDITED, Heard, capture
 from tests.examples import covering
 
 LEVELS = ("operator", "collaborator", "consultant", "approver")
@@ -287,7 +287,7 @@ async def perform(
     if budget is not None:
         steps["first"] = StepConfig(mode=StepMode.AGENT, autonomy=AutonomyLevel.APPROVER)
     source = None if executor is None else ScriptedSource(executor)
-    dispatch = DispatchSettings(steps=steps, executors=source)
+    dispatch = DispatchSettings(steps=steps, executors=source, evidence=UNAUDITED)
     with capture() as heard:
         async with Engine(MemoryStore(), flows_of(place, action), dispatch=dispatch) as engine:
             run = await engine.run("matrix", {"inputs": {}}, run_id="r", budget=budget)

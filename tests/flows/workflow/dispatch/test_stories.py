@@ -143,7 +143,7 @@ class TestAutonomyLevels:
     async def test_at_consultant_discrepancies_are_logged_but_the_result_is_accepted(self, project):
         """US2.3, D-19, D-20, A-003: the handler is not run."""
         project.workflow(GREET)
-        project.settings(steps={"greeting": agent("consultant")})
+        project.settings(steps={"greeting": agent("consultant")}, autonomy={"audit": 0})
         odd = {**BOB, "length": "eleven", "mood": "fine"}
         ran = await project.run("welcome", script={"greeting": says(odd)})
         verified = ran.heard.one("dispatch.autonomy_validation")
@@ -178,7 +178,7 @@ class TestAutonomyLevels:
         project.workflow(GREET)
         seen = {}
         for level in LEVELS:
-            project.settings(steps={"greeting": agent(level)})
+            project.settings(steps={"greeting": agent(level)}, autonomy={"audit": 0})
             odd = {**BOB, "length": "eleven"}
             ran = await project.run("welcome", script={"greeting": says(odd)})
             gate = ran.heard.one("dispatch.autonomy_validation")

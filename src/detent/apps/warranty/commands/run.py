@@ -186,7 +186,7 @@ class _Job:
         from detent.apps.warranty.commands.lines import MailLines, header
         from detent.apps.warranty.dry_run import Rehearsal
         from detent.apps.warranty.mailbox import opened, warranty_settings
-        from detent.cli.output import say
+        from detent.cli.output import say, warn
 
         rehearsal = Rehearsal() if self.dry else None
         lines = MailLines(effects=rehearsal.shown if rehearsal is not None else None)
@@ -200,6 +200,7 @@ class _Job:
         async with opened(
             self.settings, others=others, observers=[lines] if self.shown else [], source=source,
             rehearsal=rehearsal, deterministic=self.deterministic, tape=self.tape,
+            notice=warn if self.shown else None,
         ) as box:  # fmt: skip
             learn(lines, box)
             with self._reopen_log():  # in effect before the first output

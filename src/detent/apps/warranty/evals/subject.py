@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from email import message_from_bytes, policy
@@ -26,20 +26,22 @@ from detent.apps.warranty.flow import instructions, overlays
 from detent.apps.warranty.handlers import Handlers
 from detent.apps.warranty.intake import Intake as MailIntake
 from detent.apps.warranty.intake_records import Records
+from detent.apps.warranty.legacy.asking import AskScenario
 from detent.apps.warranty.mail_data import pack
 from detent.apps.warranty.mailbox import warranty_settings
 from detent.apps.warranty.processor import EmailProcessor, Legacy, Orchestrator, StepOrchestrator
-from detent.apps.warranty.router import StepRouter
+from detent.apps.warranty.router import NO_EXECUTOR, AskModel, StepRouter
 from detent.apps.warranty.settings import Arm, WarrantySettings
 from detent.apps.warranty.tools.registry import Registry
 from detent.apps.warranty.tools.tickets import Tickets
 from detent.apps.warranty.wiring import Components
 from detent.authoring.document import read_value
 from detent.engine.engine import Engine
+from detent.evals.answers import AnswerRecord, Fate
 from detent.evals.artifacts import Artifacts
 from detent.evals.case import STEP, EvalTestCase
 from detent.evals.contracts import Contracts
-from detent.evals.played import Intake, Played, PlayFailed
+from detent.evals.played import SKIPPED, Intake, Played, PlayedStep, PlayFailed
 from detent.evals.player import Delivered, Session, Setup
 from detent.flows.playbook.history import own_calls, response_text
 from detent.flows.playbook.instruction import DEGRADED, DONE, FAILED
@@ -287,6 +289,8 @@ class MailSession(Session):
         data = None if whole else case_input.get("data")
         if start is None and not data and (case_input.get("playbook") is None or self.mode == LEGACY):
             strategy = self.arm.strategy if self.arm is not None else None
+            if self._configures_first_step():
+                strategy = "default"
             await processor.start(packed, how=self.mode, run_id=run_id, tags=("eval",), strategy=strategy)
             return
         at = self.subject.contracts(self.case).resolve(start) if start is not None else None
@@ -294,6 +298,12 @@ class MailSession(Session):
             components.flow, {**packed.data, **(data or {})}, run_id=run_id, beside=packed.beside, at=at,
             tags=("eval",),
         )  # fmt: skip
+
+    def _configures_first_step(self) -> bool:
+        """Whether the case says who performs the first step: it is about that step, which has to run."""
+        contracts, first = self.subject.contracts(self.case), self.components.flow.playbook.start
+        named = (*(self.case.input.get("steps") or ()), *(self.case.input.get("agent_replies") or ()))
+        return any(contracts.resolve(name) == first for name in named)
 
     # -- what happened --------------------------------------------------------------------------------------
 
@@ -316,6 +326,7 @@ class MailSession(Session):
         mails = await asyncio.to_thread(_outbox, settings.path(settings.mail.outbox))
         assert isinstance(self.components.tickets, Tickets)
         tickets = tuple(asdict(ticket) for ticket in reversed(await self.components.tickets.list()))
+        played = self._routed(played, run)
         sent = tuple(mails) if run is None else _in_order(mails, played.calls)
         artifacts: dict[str, tuple[Mapping[str, Any], ...]] = {"emails": sent, "tickets": tickets}
         if self.mode == LEGACY:
@@ -323,6 +334,28 @@ class MailSession(Session):
             if run is not None:
                 played = replace(played, scenario_used=run.data.get("scenario") or DEGRADED)
         return replace(played, artifacts=artifacts)
+
+    def _routed(self, played: Played, run: Run | None) -> Played:
+        """The result with the step that routing skipped, and the questions put to a model outside steps."""
+        if run is None:
+            return played
+        if self.mode == LEGACY:
+            return replace(played, questions=tuple(_detection(run)))
+        routed = run.data.get("routed") or {}
+        played = replace(played, questions=tuple(_routing(routed)))
+        playbook, data = self.subject.playbook(self.case), played.start_data
+        if routed.get("step", playbook.start) == playbook.start or data is None:
+            return played
+        step = playbook.steps[playbook.start]
+        found = {key: data[key] for key in step.outputs if key in data}
+        reason = f"routed by {routed['method']}"
+        visit = StepVisit(playbook.start, routed["step"], {}, found, dict(data), reason)
+        text = response_text(visit, playbook)
+        skipped = PlayedStep(
+            playbook.start, output_text=text, data_after=data, next_step=routed["step"], reason=reason,
+            mode=SKIPPED,
+        )  # fmt: skip
+        return replace(played, skipped=(skipped,))
 
     async def _transcript(self, played: Played, engine: Engine, run: Run | None) -> str:
         """The transcript of legacy mode, the same for the same behaviour."""
@@ -332,6 +365,23 @@ class MailSession(Session):
         from detent.apps.warranty.legacy.transcript import transcript
 
         return await transcript(engine.store, run.id)
+
+
+def _routing(routed: Mapping[str, Any]) -> Iterator[AnswerRecord]:
+    """The model's answer about the first step."""
+    if routed.get("method") == "llm":
+        yield AnswerRecord(AskModel.name, Fate.KEPT)
+    elif (reason := routed.get("unused")) is not None:
+        fate = Fate.NOT_ASKED if reason == NO_EXECUTOR else Fate.REPLACED
+        yield AnswerRecord(AskModel.name, fate, reason)
+
+
+def _detection(run: Run) -> Iterator[AnswerRecord]:
+    """The model's answer about the scenario, in legacy mode; without a usable one the run degrades."""
+    detected = run.data.get("detected") or {}
+    if detected.get("detection_method") == "llm":
+        fate = Fate.FAILED if detected["scenario_name"] == DEGRADED else Fate.KEPT
+        yield AnswerRecord(AskScenario.name, fate)
 
 
 def _legacy(components: Components, engine: Engine) -> Legacy:

@@ -532,6 +532,7 @@ async def _opened(job: _Job, chosen: Chosen) -> AsyncIterator[Engine]:
     catalog.store = engine.store
     with unused_agents.telling(workspace.command, engine):
         async with engine:
+            await unused_agents.check(workspace.settings, engine, flows, forced=job.deterministic)
             place = job._place(chosen)
             if place is not None:
                 workspace.trust.name(chosen.file)

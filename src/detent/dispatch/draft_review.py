@@ -1,0 +1,78 @@
+"""A person's review of a draft: the hold in which it waits, and the decision that answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from detent.dispatch.agent_side import agent_side
+from detent.dispatch.draft import REVIEW, Draft, DraftVerdict, Review, with_texts
+from detent.engine.calls import call
+from detent.engine.outcome import Hold
+from detent.engine.trial_context import TrialContext
+from detent.kernel.plain import decode, encode
+
+if TYPE_CHECKING:
+    from detent.dispatch.gate import Side
+    from detent.dispatch.plan import Plan
+    from detent.engine.context import StepContext
+
+
+class DraftReview:
+    """The review of what an agent has written in one visit."""
+
+    def __init__(self, plan: Plan, ctx: StepContext, draft: Draft) -> None:
+        self.plan = plan
+        self.ctx = ctx
+        self.draft = draft
+        self.shown = draft
+        """The draft that waits: the agent's, or an edit of it that breaks the contract."""
+        self.by: tuple[str, float] | None = None
+        """Who has decided, and when."""
+
+    async def decision(self, side: Side) -> Review | None:
+        """What a person has decided; None while nobody has.
+
+        An edit that breaks the hard contract is put before a person again.
+        """
+        step, ctx = self.plan.step, self.ctx
+        while ctx.answered(self.shown.hold):
+            answer: Any = ctx.answer(self.shown.hold)
+            if isinstance(answer, Mapping) and "$blob" in answer:
+                raw = await ctx.kept(answer)
+                answer = None if raw is None else decode(raw)
+            review, self.by = Review.of(self.shown, answer), ctx.answer_by(self.shown.hold)
+            contract = agent_side(step).text_contract
+            edited = with_texts(step, side, review.texts).outcome
+            problems = () if contract is None else await call(contract, None, TrialContext(ctx), edited)
+            problems = tuple(str(problem) for problem in problems)
+            if not problems or review.verdict in (DraftVerdict.HANDLER, DraftVerdict.UNJUDGED):
+                return review
+            edition = self.shown.edition + 1
+            self.shown = replace(self.shown, written=review.texts, problems=problems, edition=edition)
+        return None
+
+    def hold(self, now: float) -> Hold:
+        """The wait for a person, or until the time for it is over."""
+        within = self.plan.config.review_within
+        return Hold(
+            self.shown.hold, REVIEW, f"May this text of step '{self.plan.step.name}' be used?",
+            wake_at=None if within is None else now + within,
+            default="unjudged" if within is not None else None,
+            about={"step": self.plan.qualified, "kept": self.kept(), "private": True},
+        )  # fmt: skip
+
+    def kept(self) -> Mapping[str, Any]:
+        """The draft as it is kept beside the journal."""
+        return self.ctx.keep(encode(self.shown.to_plain()))
+
+    def record(self, review: Review) -> dict[str, Any]:
+        """What the journal keeps of a decision."""
+        kept = self.ctx.keep(encode(self.draft.to_plain()))
+        record: dict[str, Any] = {"kept": kept, "verdict": review.verdict.value}
+        if self.by is not None and review.verdict is not DraftVerdict.UNJUDGED:
+            because = None if review.because is None else review.because.value
+            more = {"by": self.by[0], "at": self.by[1], "because": because, "seconds": review.seconds}
+            record |= {name: value for name, value in more.items() if value is not None}
+        return record

@@ -1,0 +1,58 @@
+"""What the checks know about a language; one module of data each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from detent.dispatch.prose.facts import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageData:
+    """The words and forms of one language. Patterns are matched without case unless they say otherwise."""
+
+    words: frozenset[str]
+    """Frequent words, folded, by which a sentence is recognised."""
+    numbers: Mapping[str, int | None]
+    """Number words in every inflection; None: a vague number."""
+    joiners: tuple[str, ...]
+    """Words inside a number, such as `and`."""
+    ordinals: Mapping[int, str]
+    """Patterns of the days of a month in words."""
+    months: Mapping[int, str]
+    """Patterns of the months' names."""
+    any_month: re.Pattern[str]
+    """A month's name that stands for a day or a time."""
+    day_forms: tuple[str, ...]
+    """Patterns with `{day}`, `{ordinal}`, `{month}`, `{year}`; `{year}` is optional where the form allows."""
+    month_ends: str
+    """Pattern of the last day of a month: `{month}`, `{year}`."""
+    weekdays: tuple[str, ...]
+    """Patterns, Monday first."""
+    relative_days: re.Pattern[str]
+    year_words: str
+    """Pattern between a day and its year, or after it."""
+    units: Mapping[Unit, str]
+    fillers: str
+    """Words between number and unit."""
+    compounds: Mapping[Unit, str]
+    """Endings of adjectives made of a number and a unit (`six-month`)."""
+    halves: Mapping[tuple[int, Unit], str]
+    """Further forms of a count (`half a year`)."""
+    money: str
+    """Words for currencies."""
+    greeting: str
+    generic: frozenset[str]
+    """Folded words in a greeting that name nobody."""
+    titles: str
+    """Titles and roles before a name."""
+    inflections: tuple[tuple[str, tuple[str, ...]], ...]
+    """Ends of names and the ends that may replace them in a greeting."""
+    digit_talk: str
+    """Words before a digit that is spoken of as a character."""
+    letter_talk: re.Pattern[str]
+    """A letter spoken of as a character."""
+    at_dot: str
+    """Spelled-out `@` and `.` in brackets."""

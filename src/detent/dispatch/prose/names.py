@@ -1,0 +1,65 @@
+"""Names: in a greeting and after a title only the customer's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from detent.dispatch.prose.language_data import LanguageData
+from detent.dispatch.prose.masked_text import blank, folded
+
+_WORD = re.compile(r"[^\W\d_]+")
+LONGEST_GREETING = 6
+"""Words."""
+
+
+def spoken_to(name: str, data: LanguageData) -> frozenset[str]:
+    """The folded forms of a name in a greeting."""
+    forms: set[str] = set()
+    for part in map(folded, _WORD.findall(name)):
+        forms.add(part)
+        for end, others in data.inflections:
+            if part.endswith(end) and len(part) - len(end) >= 2:
+                forms |= {part[: len(part) - len(end)] + other for other in others}
+    return frozenset(forms)
+
+
+def strangers(text: str, names: Iterable[str], data: LanguageData) -> Iterator[int]:
+    """The offsets of names that are not the customer's."""
+    own = frozenset().union(*(spoken_to(name, data) for name in names))
+    for offset, word in (*_greeted(text, data), *_titled(text, data)):
+        plain = folded(word)
+        if plain not in own and plain not in data.generic and plain not in data.words:
+            yield offset
+
+
+def without_own(text: str, names: Iterable[str], data: LanguageData) -> str:
+    """The text without the customer's names in its greeting, which may be months' names (`Dear June`)."""
+    own = frozenset().union(*(spoken_to(name, data) for name in names))
+    for offset, word in _greeted(text, data):
+        if folded(word) in own:
+            text = text[:offset] + blank(word) + text[offset + len(word) :]
+    return text
+
+
+def _greeted(text: str, data: LanguageData) -> Iterator[tuple[int, str]]:
+    """The words of the greeting that may be names."""
+    match = re.match(rf"\s*(?:{data.greeting})(?!\w)", text, re.IGNORECASE)
+    if match is None:
+        return
+    rest = re.match(r"([ ,]*)([^,.!:;\n]*)([,.!:;\n]?)", text[match.end() :])
+    assert rest is not None
+    words = list(_WORD.finditer(rest.group(2)))
+    if "," in rest.group(1):  # "Hello, Anna," greets her; "Hello, your printer is covered" goes on
+        words = words if len(words) <= LONGEST_GREETING // 3 and rest.group(3) in (",", "!") else []
+    alone = "," not in rest.group(1) and len(words) <= LONGEST_GREETING // 2 and rest.group(3) != "."
+    for word in words[:LONGEST_GREETING]:
+        if word.group()[0].isupper() or alone:
+            yield match.end() + rest.start(2) + word.start(), word.group()
+
+
+def _titled(text: str, data: LanguageData) -> Iterator[tuple[int, str]]:
+    """Capitalised words behind a title or a role."""
+    for match in re.finditer(rf"(?<!\w)(?i:{data.titles})[.]?[ \n]+([^\W\d_]+)", text):
+        if match.group(1)[0].isupper():
+            yield match.start(1), match.group(1)

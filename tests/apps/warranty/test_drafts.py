@@ -1,0 +1,265 @@
+"""What an agent writes to customers: who reads it, what is sent, and what it is evidence of.
+
+The model answers over HTTP and knows only the prompt. It writes plausible mails with a promise in words that
+have no form, so that the hard contract passes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import time
+from email import message_from_bytes
+from email.policy import default
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from detent.adapters.stores.sqlite import SQLiteStore
+from detent.apps.warranty.domain.coverage import device_of
+from detent.apps.warranty.tools.registry import Registry
+from detent.cli.main import run as detent
+from detent.dispatch.evidence import Verdict, verdict_of
+from detent.engine.journal_reader import read
+from tests.apps.warranty.correspondence import text_of
+from tests.apps.warranty.mailroom import DEVICES, mail
+from tests.cli.acting import serving
+
+EXPIRED = "Hello, our label printer, S/N PX2-55910, does not switch on any more."
+STEP = "03c-expired-warranty"
+PROMISE = "Please consider the bill settled, we give you your money back."
+FORM = "Please consider 500 EUR refunded, see www.refunds.example for it."
+
+
+def promising(request: Any, promise: str = PROMISE) -> dict[str, str]:
+    """The usual text with a promise in it."""
+    prompt = request["messages"][-1]["content"]
+    usual = re.search(r"body_draft\n<<<[^\n]*\n(.*?)\n[^\n]*>>>", prompt, re.S)
+    assert usual is not None
+    return {"body": f"{usual[1]}\n\n{promise}"}
+
+
+class Desk:
+    """A project with a mailbox, worked on from the command line."""
+
+    def __init__(self, folder: Path, url: str, capsys: Any, step: dict[str, Any]) -> None:
+        self.folder, self.capsys = folder, capsys
+        settings = {
+            "models": {"house": {"kind": "vllm", "base_url": f"{url}/v1", "model_id": "tiny"}},
+            "model": {"provider": "house"},
+            "steps": {STEP: {"mode": "agent", **step}},
+        }
+        (folder / "detent.yaml").write_text(json.dumps(settings))
+        (folder / "mail/inbox").mkdir(parents=True)
+
+    async def add_devices(self) -> None:
+        registry = Registry(self.folder / "warranty.db")
+        await registry.add([device_of(device) for device in DEVICES])
+        await registry.close()
+
+    def put(self, count: int = 1) -> None:
+        for number in range(count):
+            file = self.folder / f"mail/inbox/{number:03}.eml"
+            file.write_bytes(mail(number, EXPIRED))
+            os.utime(file, (time.time() - 600,) * 2)
+
+    def __call__(self, *words: str, code: int = 0) -> Any:
+        self.capsys.readouterr()
+        assert detent(list(words)) == code, self.capsys.readouterr()
+        output = self.capsys.readouterr().out
+        return json.loads(output) if "--json" in words and words[0] != "run" else output
+
+    def sent(self) -> list[str]:
+        """The text of each mail in the outbox."""
+        files = sorted((self.folder / "mail/outbox").glob("*.eml"))
+        return [
+            " ".join(text_of(message_from_bytes(file.read_bytes(), policy=default)).split()) for file in files
+        ]
+
+    def waiting(self) -> list[str]:
+        return [item["run"] for item in self("review", "list", "--json")["drafts"]]
+
+    def runs(self) -> list[str]:
+        return [row["id"] for row in self("runs", "--json")["runs"]]
+
+    def record(self, run: str) -> dict[str, Any]:
+        """What the journal keeps about the visit of the agent's step."""
+        (record,) = [body.detail for body in self.journal(run) if getattr(body, "frm", None) == STEP]
+        assert isinstance(record, dict)
+        return record
+
+    def journal(self, run: str) -> list[Any]:
+        """Everything that the run's journal holds."""
+        return asyncio.run(self._journal(run))
+
+    async def _journal(self, run: str) -> list[Any]:
+        store = SQLiteStore(self.folder / ".detent/detent.db")
+        await store.open()
+        try:
+            return [entry.body async for entry in read(store, run)]
+        finally:
+            await store.close()
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    made: list[Any] = []
+
+    def make(answer: Any = promising, **step: Any) -> Desk:
+        serving_model = serving(answer)
+        model = serving_model.__enter__()
+        made.append(serving_model)
+        desk = Desk(tmp_path, model.url, capsys, step)
+        asyncio.run(desk.add_devices())
+        desk.put()
+        return desk
+
+    yield make
+    for serving_model in made:
+        serving_model.__exit__(None, None, None)
+
+
+class TestNobodyReadsIt:
+    @pytest.mark.parametrize("level", [None, "collaborator", "consultant", "approver"])
+    def test_a_promise_does_not_reach_the_customer(self, desk, level):
+        """Fault 1: eighty customers were promised a refund."""
+        at = desk(**({} if level is None else {"autonomy": level}))
+        at("run", "warranty", "--once")
+        (text,) = at.sent()
+        assert "ended on 2024-09-30" in text
+        assert "settled" not in text
+
+    def test_free_prose_is_sent_as_it_is(self, desk):
+        """The operator has said so; and the agent of these tests does keep the hard contract."""
+        at = desk(autonomy="approver", prose="free")
+        at("run", "warranty", "--once")
+        assert "consider the bill settled" in at.sent()[0]
+
+    def test_free_prose_is_named_where_steps_are_listed(self, desk):
+        at = desk(autonomy="approver", prose="free")
+        assert "approver, free prose" in at("steps", "list", "--flow", "warranty")
+
+    def test_free_prose_means_nothing_below_approver(self, desk):
+        at = desk(autonomy="consultant", prose="free")
+        at("run", "warranty", "--once")
+        assert "settled" not in at.sent()[0]
+
+    def test_facts_that_agree_are_no_evidence_about_the_text(self, desk):
+        at = desk()
+        at("run", "warranty", "--once")
+        (run,) = at.runs()
+        record = at.record(run)
+        assert (record["mode_used"], record["draft"]["verdict"]) == ("agent", "unjudged")
+        assert "money back" not in str(at.journal(run))
+        assert verdict_of(record) is Verdict.UNCHECKED
+
+    def test_above_it_is_replaced_and_the_reason_recorded(self, desk):
+        at = desk(autonomy="consultant")
+        at("run", "warranty", "--once")
+        record = at.record(*at.runs())
+        assert (record["mode_used"], record["fallback_reason"]) == ("deterministic", "prose_unreviewed")
+        assert verdict_of(record) is None
+
+
+class TestAPersonReadsIt:
+    def test_a_draft_waits_and_the_command_ends(self, desk):
+        at = desk(review="person")
+        at("run", "warranty", "--once")
+        assert at.sent() == []
+        assert len(at.waiting()) == 1
+
+    def test_it_is_shown_by_sentence_beside_the_handlers_text(self, desk):
+        at = desk(review="person")
+        at("run", "warranty", "--once")
+        (run,) = at.waiting()
+        shown = at("review", "show", run, "--json")
+        (sentences,) = shown["sentences"].values()
+        assert {"text": PROMISE, "mark": "new", "phrases": ["settled", "money back"]} in sentences
+        assert any(item["mark"] == "known" for item in sentences)
+        assert shown["facts"]["serial_number"] == "PX2-55910"
+        assert "settled" not in shown["handler"]["send_email.body"]
+        assert PROMISE in at("review", "show", run)
+
+    @pytest.mark.parametrize("level", ["collaborator", "consultant", "approver"])
+    def test_approved_it_is_sent_and_agrees(self, desk, level):
+        at = desk(review="person", autonomy=level)
+        at("run", "warranty", "--once")
+        (run,) = at.waiting()
+        at("review", "approve", run, "--by", "Ada", "--seconds", "31")
+        assert PROMISE in at.sent()[0]
+        record = at.record(run)
+        draft = record["draft"]
+        assert (draft["verdict"], draft["by"], draft["seconds"]) == ("approved", "Ada", 31)
+        assert verdict_of(record) is Verdict.AGREED
+
+    def test_the_handlers_text_is_sent_in_its_place_and_differs(self, desk):
+        at = desk(review="person")
+        at("run", "warranty", "--once")
+        (run,) = at.waiting()
+        at("review", "handler", run, "--because", "claim")
+        assert "settled" not in at.sent()[0]
+        record = at.record(run)
+        assert (record["draft"]["verdict"], record["draft"]["because"]) == ("handler", "claim")
+        assert verdict_of(record) is Verdict.DIFFERED
+
+    @pytest.mark.parametrize(
+        ("change", "verdict", "counts"),
+        [
+            (lambda text: text.replace(PROMISE, ""), "edited", Verdict.DIFFERED),
+            (lambda text: text.replace("Hello", "Good day"), "wording", Verdict.UNCHECKED),
+            (lambda text: text, "approved", Verdict.AGREED),
+        ],
+    )
+    def test_an_edit_differs_if_a_claim_changed(self, desk, change, verdict, counts):
+        at = desk(review="person")
+        at("run", "warranty", "--once")
+        (run,) = at.waiting()
+        text = change(at("review", "show", run, "--json")["draft"]["send_email.body"])
+        Path("edited.txt").write_text(text)
+        at("review", "edit", run, "--file", "edited.txt")
+        assert (PROMISE in at.sent()[0]) == (PROMISE in text)
+        record = at.record(run)
+        assert (record["draft"]["verdict"], verdict_of(record)) == (verdict, counts)
+        assert "Good day" not in str(at.journal(run))
+
+    def test_an_edit_that_breaks_the_contract_waits_again(self, desk):
+        """A tired person is no way around the hard contract."""
+        at = desk(review="person")
+        at("run", "warranty", "--once")
+        (run,) = at.waiting()
+        Path("edited.txt").write_text("Hello, write to www.refunds.example about it, they will know you.")
+        at("review", "edit", run, "--file", "edited.txt")
+        assert at.sent() == []
+        assert at("review", "show", run, "--json")["problems"]
+        at("review", "approve", run)
+        assert at.sent() == []
+        at("review", "handler", run)
+        assert "refunds" not in at.sent()[0]
+
+    def test_a_draft_that_breaks_the_contract_never_waits(self, desk):
+        at = desk(lambda request: promising(request, FORM), review="person")
+        at("run", "warranty", "--once")
+        assert at.waiting() == []
+        assert "500 EUR" not in at.sent()[0]
+
+    def test_it_is_answered_once(self, desk):
+        at = desk(review="person")
+        at("run", "warranty", "--once")
+        (run,) = at.waiting()
+        at("review", "approve", run)
+        at("review", "handler", run, code=2)
+        assert len(at.sent()) == 1
+
+    def test_nobody_in_time_sends_the_handlers_text_unjudged(self, desk):
+        at = desk(review="person", review_within="0.01s")
+        at("run", "warranty", "--once")
+        while at.waiting():
+            at("resume", "--all")
+        (run,) = at.runs()
+        assert "settled" not in at.sent()[0]
+        record = at.record(run)
+        assert (record["draft"]["verdict"], verdict_of(record)) == ("unjudged", Verdict.UNCHECKED)

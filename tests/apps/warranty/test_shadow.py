@@ -1,0 +1,85 @@
+"""A shadow in the mailbox sees what the step saw and is judged by the step's check; models over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from detent.apps.warranty.project import demo_registry, make_demo
+from tests.apps.warranty.reading_model import Careless, Clerk, reading
+from tests.cli.conftest import detent, folder
+
+__all__ = ["detent", "folder"]
+
+FACTS = ("01-extract-serial", "02-check-warranty", "03a-valid-warranty")
+MAILS = ("03b-device-not-found", "03c-expired-warranty", "03d-request-serial", "05-send-confirmation")
+PROJECT = """
+warranty:
+  mail: {{inbox: mail/inbox, outbox: mail/outbox}}
+  orchestration: {{retry: {{min_s: 0.001, max_s: 0.001}}}}
+  privacy: {{keep_bodies_days: 90}}
+model: {{provider: vllm, id: tiny, base_url: "{url}/v1"}}
+steps:
+{steps}
+"""
+
+
+@pytest.fixture
+def desk(folder: Path, detent: Any) -> Path:
+    """A project with the sample mails and devices."""
+    make_demo(folder)
+    return folder
+
+
+def configure(desk: Path, url: str, config: str, steps: tuple[str, ...] = (*FACTS, *MAILS)) -> None:
+    lines = "\n".join(f"  {step}: {{{config}}}" for step in steps)
+    (desk / "detent.yaml").write_text(PROJECT.format(url=url, steps=lines))
+
+
+def run(desk: Path, detent: Any) -> None:
+    assert detent("warranty", "registry", "import", str(demo_registry())).code == 0
+    done = detent("run", "warranty", "--once")
+    assert done.code == 0, done
+
+
+def outcomes(detent: Any) -> dict[str, Counter[str]]:
+    """How the shadows of each step ended, over all runs."""
+    found: dict[str, Counter[str]] = {}
+    for row in json.loads(detent("runs", "--json").out)["runs"]:
+        for line in detent("export", row["id"]).out.splitlines():
+            entry = json.loads(line)
+            if entry["kind"] == "noted" and entry["topic"] == "shadow":
+                note = entry["body"]
+                found.setdefault(note["step"].rpartition("/")[2], Counter())[note["outcome"]] += 1
+    return found
+
+
+def test_right_answers_agree_in_shadow_on_every_step(desk, detent):
+    with reading(Clerk()) as model:
+        configure(desk, model.url, "shadow: true")
+        run(desk, detent)
+    found = outcomes(detent)
+    assert {step: dict(counts) for step, counts in found.items()} == {
+        "01-extract-serial": {"agreed": 6},
+        "02-check-warranty": {"agreed": 4},
+        "03a-valid-warranty": {"agreed": 2},
+        # Where the words are not the handler's, the facts agree, and nobody has read the words.
+        "03b-device-not-found": {"agreed": 1},
+        "03c-expired-warranty": {"unjudged": 1},
+        "03d-request-serial": {"unjudged": 1},
+        "05-send-confirmation": {"agreed": 1, "unjudged": 1},
+    }
+
+
+def test_wrong_answers_differ_in_shadow(desk, detent):
+    with reading(Careless()) as model:
+        configure(desk, model.url, "shadow: true", FACTS)
+        run(desk, detent)
+    found = outcomes(detent)
+    assert found["01-extract-serial"]["differed"] == 4  # those with a number in them
+    assert found["03a-valid-warranty"] == {"differed": 2}
+    assert found["02-check-warranty"]["agreed"] == 0

@@ -1,4 +1,4 @@
-"""Days: the facts' days in every usual form of a language, and nothing else that names a day."""
+"""Days: the facts' days in every usual form of a language, and nothing else that names a day or a time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _in_words(year: int, data: LanguageData) -> str:
 
 
 def unexplained(text: str, data: LanguageData) -> Iterator[int]:
-    """Names of days and months in a text whose facts are masked."""
+    """Names of days and months, times of day and spans in a text whose facts are masked."""
     patterns = [re.compile(rf"(?<!\w)(?:{'|'.join(data.weekdays)})(?!\w)", re.IGNORECASE)]
-    for pattern in (*patterns, data.relative_days, data.any_month, _NAMES):
+    for pattern in (*patterns, data.relative_days, data.times, data.any_month, _NAMES):
         yield from (match.start() for match in pattern.finditer(text))

@@ -60,6 +60,13 @@ ENGLISH = LanguageData(
         r"(?:day|week|month|year|morning|afternoon|evening)|end of the (?:day|week|month|year)|fortnight)(?!\w)",
         re.IGNORECASE,
     ),
+    times=re.compile(
+        r"(?<!\w)(?:noon|midday|midnight|o['’]clock|decades?|(?:half|quarter)[ ](?:past|to)"
+        r"|(?:within|inside|in|during|under|for)[ ](?:the|this|that)[ ](?:hour|day|week|month|year)"
+        r"|(?:at|by|before|after|around|until|till)[ ](?:" + "|".join(_ONES.split()[1:13]) + r")"
+        r"(?=[ ]*(?:[.,;:!?)\n]|$|sharp|a\.?m|p\.?m|in[ ]the[ ](?:morning|afternoon|evening))))(?!\w)",
+        re.IGNORECASE,
+    ),
     year_words=r",?[ ](?:{year}|two thousand(?:[ ]and)?[ ](?:{rest})|twenty[ -](?:{rest}))",
     units={
         "minutes": "minutes?", "hours": "hours?|hrs?", "working_days": "(?:working|business)[ ]days?", "days": "days?",

@@ -14,7 +14,7 @@ MEANING: dict[Layer, str] = {
     "links": "names a link, an address or an identifier that is not among the facts",
     "inner_words": "holds a placeholder, a protocol line or an internal name",
     "names": "names a person who is not the customer",
-    "days": "names a day that is not among the facts",
+    "days": "names a day or a time that is not among the facts",
     "number_words": "states a number in words that is not among the facts",
     "money": "speaks of an amount of money",
     "digits": "holds a number that is not among the facts",

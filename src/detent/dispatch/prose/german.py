@@ -62,6 +62,13 @@ GERMAN = LanguageData(
         r"|ende der woche|ende des (?:tages|monats|jahres))(?!\w)",
         re.IGNORECASE,
     ),
+    times=re.compile(
+        r"(?<!\w)(?:(?:vor|nach)?mittags|Mitternacht|(?:innerhalb|binnen|im[ ]Laufe)[ ](?:der|des|dieser|dieses)[ ]"
+        r"(?:Stunde|Tages|Woche|Monats|Jahres)|(?:halb|viertel[ ](?:vor|nach))[ ](?:" + "|".join(_ONES[2:13]) + r"|eins)"
+        r"|(?:" + "|".join(_ONES[1:13]) + r")[ ]Uhr|(?:um|gegen|bis|ab)[ ](?:" + "|".join(_ONES[2:13]) + r"|eins)"
+        r"(?=[ ]*(?:[.,;:!?)\n]|$)))(?!\w)",
+        re.IGNORECASE,
+    ),
     year_words=r"[ ](?:{year}|zweitausend(?:und)?(?:{rest}))",
     units={
         "minutes": "Minuten?", "hours": "Stunden?", "working_days": "(?:Werk|Arbeits)tag(?:en?|s)?", "days": "Tag(?:en?|s)?",

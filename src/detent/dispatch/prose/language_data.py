@@ -32,6 +32,8 @@ class LanguageData:
     weekdays: tuple[str, ...]
     """Patterns, Monday first."""
     relative_days: re.Pattern[str]
+    times: re.Pattern[str]
+    """Times of day in words, and spans without a number (`within the hour`)."""
     year_words: str
     """Pattern between a day and its year, or after it."""
     units: Mapping[Unit, str]

@@ -9,6 +9,7 @@ from detent.dispatch.prose.language_data import LanguageData
 from detent.dispatch.prose.masked_text import blank, folded
 
 _WORD = re.compile(r"[^\W\d_]+")
+_LINES = re.IGNORECASE | re.MULTILINE
 LONGEST_GREETING = 6
 """Words."""
 
@@ -43,19 +44,21 @@ def without_own(text: str, names: Iterable[str], data: LanguageData) -> str:
 
 
 def _greeted(text: str, data: LanguageData) -> Iterator[tuple[int, str]]:
-    """The words of the greeting that may be names."""
-    match = re.match(rf"\s*(?:{data.greeting})(?!\w)", text, re.IGNORECASE)
-    if match is None:
-        return
-    rest = re.match(r"([ ,]*)([^,.!:;\n]*)([,.!:;\n]?)", text[match.end() :])
-    assert rest is not None
-    words = list(_WORD.finditer(rest.group(2)))
-    if "," in rest.group(1):  # "Hello, Anna," greets her; "Hello, your printer is covered" goes on
-        words = words if len(words) <= LONGEST_GREETING // 3 and rest.group(3) in (",", "!") else []
-    alone = "," not in rest.group(1) and len(words) <= LONGEST_GREETING // 2 and rest.group(3) != "."
-    for word in words[:LONGEST_GREETING]:
-        if word.group()[0].isupper() or alone:
-            yield match.end() + rest.start(2) + word.start(), word.group()
+    """The words of greetings that may be names."""
+    first = len(text) - len(text.lstrip())
+    for match in re.finditer(rf"(?:^|(?<=[.!?][ ]))[ \t]*(?:{data.greeting})(?!\w)", text, _LINES):
+        opening = match.start() <= first
+        if not opening and not match.group().strip():  # only a title, which is a rule of its own
+            continue
+        rest = re.match(r"([ ,]*)([^,.!:;\n]*)([,.!:;\n]?)", text[match.end() :])
+        assert rest is not None
+        words = list(_WORD.finditer(rest.group(2)))
+        if "," in rest.group(1):  # "Hello, Anna," greets her; "Hello, your printer is covered" goes on
+            words = words if len(words) <= LONGEST_GREETING // 3 and rest.group(3) in (",", "!") else []
+        short = "," not in rest.group(1) and len(words) <= LONGEST_GREETING // 2 and rest.group(3) != "."
+        for word in words[:LONGEST_GREETING]:
+            if word.group()[0].isupper() or (opening and short):
+                yield match.end() + rest.start(2) + word.start(), word.group()
 
 
 def _titled(text: str, data: LanguageData) -> Iterator[tuple[int, str]]:

@@ -70,6 +70,15 @@ POLISH = LanguageData(
         r"|(?:tym|tego|ten)[ ](?:tygod\w+|miesią\w+|roku)|końc(?:a|em|u)[ ](?:dnia|tygodnia|miesiąca|roku))(?!\w)",
         re.IGNORECASE,
     ),
+    times=re.compile(
+        r"(?<!\w)(?:rok|tydzień|miesiąc|godzinę|dobę|kwadrans\w*|(?:w|samo)[ ]południe|(?:o|do)[ ]północy"
+        r"|(?:przed|po)[ ]połud(?:niem|niu)|w[ ]ciągu[ ]dnia"
+        r"|(?:w[ ]ciągu|w[ ]przeciągu|przed[ ]upływem|do|od|po)[ ](?:godzin(?:y|ie)|dob(?:y|ie)|tygodni(?:a|u)"
+        r"|miesiąc(?:a|u)|roku)"
+        r"|(?:o|około|przed|po|do|od)[ ](?:" + "|".join(_ORDINALS[:12]) + r")(?:ej|iej|ą|ią)"
+        r"(?=[ ]*(?:[.,;:!?)\n]|$|rano|wieczorem|trzydzieści|po[ ]połud|w[ ]nocy)))(?!\w)",
+        re.IGNORECASE,
+    ),
     year_words=r"[ ](?:{year}|dwa tysiące[ ](?:{rest}))(?:[ ]?r\.|[ ]roku)?",
     units={
         "minutes": "minut(?:a|y|ę)?", "hours": "godzin(?:a|y|ę)?|godz\\.?", "working_days": "(?:dni|dnia|dzień)[ ]robocz(?:ych|e|y|ego)",

@@ -20,8 +20,8 @@ from detent.dispatch.evidence import POWER
 from detent.dispatch.execution import Execution
 from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.dispatch.gate import HandlerFailed, Side
+from detent.dispatch.past_visit import PastContext, past_visits
 from detent.dispatch.planted import PlainAnswer, PlainEffect, Plant, Sort, plants
-from detent.dispatch.replay import PastContext, past_visits
 from detent.engine import claims
 from detent.engine.acts import Act
 from detent.engine.context import StepContext

@@ -180,7 +180,8 @@ def test_past_runs_by_code_are_put_to_the_agent_later(letters, detent, folder):
 def test_past_runs_by_agents_are_put_to_the_code_later(letters, detent):
     letters(
         {"output": {"about": "fault", "serial": "LX-2230"}},
-        settings=SETTINGS.replace("{mode: agent}", "{mode: agent, autonomy: approver}"),
+        settings=SETTINGS.replace("{mode: agent}", "{mode: agent, autonomy: approver}")
+        + "autonomy: {audit: 0, audit_per_day: 0}\n",
     )
     start(detent, "r1")
     said = detent("shadow", "replay", "r1", "--step", "read", "--json")

@@ -80,6 +80,7 @@ class TestAgentBeside:
         )
         expected = {
             "step": "flow/work",
+            "of": 2,
             "side": "agent",
             "outcome": outcome,
             "autonomy_level": "operator",

@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 
 from detent.adapters.stores.sqlite import SQLiteStore
+from detent.dispatch.due_comparison import DUE
+from detent.dispatch.evidence_log import EVIDENCE
+from detent.dispatch.standing import Standing
 from detent.engine.engine import Engine
 from detent.kernel.entries import Entry, Moved, Noted, Recorded
 from detent.kernel.policy import RetryPolicy
@@ -58,6 +61,10 @@ class Told:
     asked: Counter[str]
     shadow_asked: int
     journal: list[Entry]
+    evidence: dict[str, tuple[Any, ...]]
+    """What the comparisons after the steps' commits add up to."""
+    due: dict[str, Any]
+    """Comparisons that are still to be made."""
 
 
 class Scene:
@@ -121,6 +128,7 @@ class Scene:
         async with self.engine() as engine:
             run = await engine.get(self.run_id)
             journal = await engine.store.entries(self.run_id, 0, 1000)
+            marks, due = await engine.store.marks(EVIDENCE), await engine.store.marks(DUE)
         spend = run.total_spend
         shadows = [e.body for e in journal if isinstance(e.body, Noted) and e.body.topic == "shadow"]
         return Told(
@@ -135,6 +143,13 @@ class Scene:
             asked=Counter(one.hash for one in self.oracle.asked if one.step != "count"),
             shadow_asked=sum(one.step == "count" for one in self.oracle.asked),
             journal=journal,
+            evidence={
+                key.split("/")[2]: (standing.answers, tally.judged, tally.n, tally.wrong, tally.detector)
+                for key, standing in ((key, Standing.from_plain(mark)) for key, mark in marks.items())
+                if key.split("/")[2] in ("count", "advise")
+                for tally in [standing.tally()]
+            },
+            due=due,
         )
 
 
@@ -192,6 +207,8 @@ async def goes_on_as_if_nothing_had_happened(here: Scene) -> Told:
     lost = len(asked) - answers(before)
     assert lost in (0, 1), "a process asks one thing at a time, and writes each answer down"
     await here.work()
+    async with here.engine() as engine:
+        await engine.resume_all()
     told, quiet = await here.told(), _UNDISTURBED[here.number]
     assert (told.status, told.data) == (quiet.status, quiet.data)
     assert told.moves == quiet.moves
@@ -203,10 +220,12 @@ async def goes_on_as_if_nothing_had_happened(here: Scene) -> Told:
         assert again == Counter([asked[-1].hash]), "only the question whose answer was lost is asked again"
     assert told.committed == quiet.committed
     assert told.tokens == paid_for(here, told)
-    assert told.shadow_asked <= quiet.shadow_asked, "a shadow that was cut off is not made up for"
+    assert told.shadow_asked - quiet.shadow_asked in (0, 1), "a shadow that was cut off is made up for"
     # An answer to a query is written down with the reply that rests on it, and looked up again without it.
     assert (told.looked - quiet.looked).total() <= 1
-    assert not set(told.shadows) - set(quiet.shadows)
+    assert Counter(told.shadows) == Counter(quiet.shadows), "each comparison once"
+    assert told.evidence == quiet.evidence, "each verdict counted once"
+    assert not told.due
     return told
 
 
@@ -216,7 +235,7 @@ def paid_for(here: Scene, told: Told) -> tuple[int, int]:
     by_hash = {one.hash: one for one in here.oracle.asked}
     kept = [by_hash[hash] for hash in quiet.asked if by_hash[hash].step != "guess"]
     if any(step == "journey/count" and outcome != "failed" for step, _, outcome in told.shadows):
-        kept += [one for one in here.oracle.asked if one.step == "count"]
+        kept += [one for one in here.oracle.asked if one.step == "count"][-1:]  # an answer lost is not paid
     return sum(one.tokens[0] for one in kept), sum(one.tokens[1] for one in kept)
 
 

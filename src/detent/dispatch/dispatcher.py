@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.autonomy import AutonomyLevel
+from detent.dispatch.due_comparison import due_runs, due_since, set_due
 from detent.dispatch.evidence import MEASUREMENT, PERSON, verdict_of_later
 from detent.dispatch.evidence_log import Counted, EvidenceLog
 from detent.dispatch.executor_errors import DispatchError
@@ -26,6 +27,7 @@ from detent.kernel.run_config import FORCE, REPLAYED
 if TYPE_CHECKING:
     from detent.engine.context import StepContext
     from detent.engine.engine import Engine
+    from detent.engine.ports import Store
     from detent.engine.work import Work
     from detent.kernel.run import Run
 
@@ -82,7 +84,20 @@ class Dispatcher(Planner):
         if answer.remarks:
             await driver.commit_whole(*answer.remarks)
         shadow = Shadow.of(execution, answer)
+        if shadow is not None and shadow.before is not None:
+            await set_due(driver)
         return Performed(answer.outcome, None if shadow is None else shadow.carry_out)
+
+    async def unfinished(self, store: Store) -> Sequence[str]:
+        """Runs with a comparison that a crash has prevented."""
+        return await due_runs(store)
+
+    async def catch_up(self, driver: Work) -> None:
+        """Make the comparisons that a crash has prevented."""
+        if await due_since(driver.engine.store, driver.run.id) is not None:
+            from detent.dispatch.missed_comparison import make_up
+
+            await make_up(self, self.evidence, driver)
 
     async def judged(self, driver: Work, verdicts: Sequence[Mapping[str, Any]]) -> None:
         """Count what later steps and people say about agents' visits."""

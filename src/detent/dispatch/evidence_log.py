@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -26,15 +26,16 @@ from detent.dispatch.evidence import (
     below,
     recent,
 )
+from detent.dispatch.mark_set import MarkSet
 from detent.dispatch.standing import Consequence, Observation, Standing
 from detent.dispatch.watch import WATCHES, Watch, draw_key
 from detent.engine import logger
 from detent.kernel.entries import Noted
-from detent.kernel.errors import Fenced, StoreError
+from detent.kernel.errors import Fenced, MarkMoved, StoreError, StoreUnavailable
 from detent.kernel.plain import digest
 
 if TYPE_CHECKING:
-    from detent.engine.ports import Store
+    from detent.engine.ports import MarkChange, Store
     from detent.engine.work import Work
 
 EVIDENCE = "evidence/"
@@ -110,103 +111,167 @@ class EvidenceLog:
             del self._writers[key]
 
     async def _add(self, key: str, several: list[Counted]) -> None:
-        rules, store = self.rules, several[0].driver.engine.store
-        power = await power_of(store, several[0].step, several[0].series)
+        """Add verdicts to a standing by themselves; with those that have consequences, a journal is told."""
         for attempt in range(TRIES):
-            mark, version = await store.mark(key)
-            standing = Standing.from_plain(mark)
-            consequences: list[tuple[Counted, Consequence]] = []
-            steps: list[tuple[Counted, Standing]] = []
-            for counted in several:
-                standing, consequence = standing.after(counted.seen, rules, power)
-                steps.append((counted, standing))
-                if consequence is not None:
-                    consequences.append((counted, consequence))
-            if await store.set_mark(key, standing.to_plain(), version):
+            changes = await self._changes(key, several)
+            try:
+                if changes.notes:
+                    await changes.of.commit_whole(*changes.notes, marks=changes.marks.changes)
+                    break
+            except MarkMoved:
+                await _wait(attempt)
+                continue
+            except Fenced:  # another worker has the run; the evidence is about the agent all the same
+                pass
+            if await changes.marks.write():
                 break
-            await asyncio.sleep(random.uniform(0, 0.002 * (attempt + 1)))
+            await _wait(attempt)
         else:
             logger.error("evidence.lost", key=key, verdicts=len(several), error="contention")
             return
-        await self._watch(steps, power)
-        for counted, consequence in consequences:
-            await self._follow(counted, consequence)
+        if changes.marks.moved and not changes.notes:
+            await self._watch_again(changes)
+        changes.tell()
 
-    async def _watch(self, steps: list[tuple[Counted, Standing]], power: Power | None) -> None:
-        """Bring the step's watch up to date with several verdicts."""
-        first = steps[0][0]
-        if not any(each.seen.kind or each.seen.level >= AutonomyLevel.CONSULTANT for each, _ in steps):
-            return
-        key, store = f"{WATCHES}{first.step}", first.driver.engine.store
+    async def _watch_again(self, changes: _Changes) -> None:
+        """Bring the watch up to date with verdicts whose standing is written already."""
         for attempt in range(TRIES):
-            mark, version = await store.mark(key)
-            watch = before = Watch.from_plain(mark)
-            began: list[tuple[Counted, int]] = []
-            for counted, standing in steps:
-                earlier = watch
-                watch = watch.after(
-                    counted.seen, standing, self.rules, power, share=counted.share, agent=counted.agent,
-                    audit=counted.audit,
-                )  # fmt: skip
-                kind = counted.seen.kind
-                if watch.of(kind).recheck and not earlier.of(kind).recheck:
-                    began.append((counted, watch.of(kind).recheck))
-            if watch == before:
+            again = _Changes(MarkSet(changes.marks.store), changes.of)
+            for judged in changes.judged:
+                await self._watch(again, *judged)
+            if await again.marks.write():
                 return
-            if await store.set_mark(key, watch.to_plain(), version):
-                for counted, left in began:
-                    counted.tell(
-                        logger.warning, "autonomy.recheck", autonomy=counted.seen.level.value, clean=left,
-                        kind=counted.seen.kind or None,
-                    )  # fmt: skip
-                return
-            await asyncio.sleep(random.uniform(0, 0.002 * (attempt + 1)))
-        logger.error("evidence.lost", key=key, verdicts=len(steps), error="contention")
+            await _wait(attempt)
+        logger.error("evidence.lost", key=WATCHES, verdicts=len(changes.judged), error="contention")
 
-    async def _follow(self, counted: Counted, consequence: Consequence) -> None:
-        """Do what follows from a verdict."""
+    async def commit(self, several: Sequence[Counted], note: Noted, *marks: MarkChange) -> None:
+        """Commit a note together with the verdicts it gives rise to: a crash keeps both or neither.
+
+        The verdicts belong to one series and one run.
+        """
+        driver = several[0].driver
+        key = mark_of(several[0].step, several[0].series)
+        for attempt in range(TRIES):
+            changes = await self._changes(key, several)
+            try:
+                await driver.commit_whole(note, *changes.notes, marks=(*marks, *changes.marks.changes))
+            except MarkMoved as moved:
+                if any(moved.key == mark.key for mark in marks):
+                    raise
+                await _wait(attempt)
+                continue
+            changes.tell()
+            return
+        raise StoreUnavailable(f"The evidence '{key}' is written by too many at once.")
+
+    async def _changes(self, key: str, several: Sequence[Counted]) -> _Changes:
+        """All that follows from verdicts of one series."""
+        first, rules = several[0], self.rules
+        store = first.driver.engine.store
+        power = await power_of(store, first.step, first.series)
+        changes = _Changes(MarkSet(store), first.driver)
+        for counted in several:
+            standing, consequence = Standing.from_plain(await changes.marks.get(key)).after(
+                counted.seen, rules, power
+            )
+            changes.marks.put(key, standing.to_plain())
+            if counted.seen.kind or counted.seen.level >= AutonomyLevel.CONSULTANT:
+                changes.judged.append((counted, standing, power))
+                await self._watch(changes, *changes.judged[-1])
+            if consequence is not None:
+                await self._follow(changes, counted, consequence)
+        return changes
+
+    async def _watch(
+        self, changes: _Changes, counted: Counted, standing: Standing, power: Power | None
+    ) -> None:
+        """Bring the step's watch up to date with a verdict."""
+        kind, key = counted.seen.kind, f"{WATCHES}{counted.step}"
+        before = Watch.from_plain(await changes.marks.get(key))
+        watch = before.after(
+            counted.seen, standing, self.rules, power, share=counted.share, agent=counted.agent,
+            audit=counted.audit,
+        )  # fmt: skip
+        if watch == before:
+            return
+        changes.marks.put(key, watch.to_plain())
+        if (left := watch.of(kind).recheck) and not before.of(kind).recheck:
+            changes.say(
+                counted, "autonomy.recheck", autonomy=counted.seen.level.value, clean=left, kind=kind or None
+            )
+
+    async def _follow(self, changes: _Changes, counted: Counted, consequence: Consequence) -> None:
+        """Add what follows from a verdict beyond its standing."""
         what, why = consequence
         facts = {"step": counted.step, "why": why}
         if what == "drift":
-            counted.tell(logger.warning, "agreement.drift", why=why)
+            changes.say(counted, "agreement.drift", why=why)
         elif what == "tolerance":
-            counted.tell(logger.warning, "autonomy.restarted", why=why, by="settings")
-            await counted.driver.commit_whole(Noted("autonomy.restarted", facts, aside=True))
+            changes.say(counted, "autonomy.restarted", why=why, by="settings")
+            changes.note(counted, "autonomy.restarted", facts)
         elif what == "kind":
-            kind = counted.seen.kind
-            counted.tell(logger.warning, "autonomy.kind_lowered", kind=kind, why=why)
-            await _change(
-                counted.driver.engine.store, f"{WATCHES}{counted.step}",
-                lambda mark: Watch.from_plain(mark).without(kind).to_plain(),
-            )  # fmt: skip
-            await counted.driver.commit_whole(
-                Noted("autonomy.kind_lowered", {**facts, "kind": kind}, aside=True)
-            )
+            kind, key = counted.seen.kind, f"{WATCHES}{counted.step}"
+            changes.say(counted, "autonomy.kind_lowered", kind=kind, why=why)
+            changes.marks.put(key, Watch.from_plain(await changes.marks.get(key)).without(kind).to_plain())
+            changes.note(counted, "autonomy.kind_lowered", {**facts, "kind": kind})
         elif counted.by_agent:
-            await self._lower(counted, why)
+            await self._lower(changes, counted, why)
 
-    async def _lower(self, counted: Counted, why: str) -> None:
-        """Demote the step by one level, and record it in the store, the log and the journal."""
-        driver, name, was = counted.driver, counted.step, counted.seen.level
-        store, now = driver.engine.store, driver.clock.now()
+    async def _lower(self, changes: _Changes, counted: Counted, why: str) -> None:
+        """Demote the step by one level; the store, the log and the journal say so."""
+        name, was, marks = counted.step, counted.seen.level, changes.marks
+        now = counted.driver.clock.now()
         lower = below(was, self.rules)
         if lower is None:
             return
-        mark, version = await store.mark(f"{DEMOTIONS}{name}")
-        present = Demotion.from_plain(mark)
+        present = Demotion.from_plain(await marks.get(f"{DEMOTIONS}{name}"))
         if present is not None and present.level <= lower:
             return
         demotion = Demotion(lower, was, why, now, "engine", counted.series)
-        if not await store.set_mark(f"{DEMOTIONS}{name}", demotion.to_plain(), version):
-            return  # another process has just changed it
-        await _change(store, f"{DEMOTED}{name}", lambda times: [*recent(times, now), now])
-        await begin_anew(store, name, now, but=mark_of(name, counted.series))
-        counted.tell(
-            logger.warning, "autonomy.demoted", autonomy=lower.value, was=was.value, why=why,
+        marks.put(f"{DEMOTIONS}{name}", demotion.to_plain())
+        marks.put(f"{DEMOTED}{name}", [*recent(await marks.get(f"{DEMOTED}{name}"), now), now])
+        for key in await _kept_about(marks.store, name):
+            if key != mark_of(name, counted.series):  # which has begun anew already
+                await _empty(marks, key, now)
+        changes.say(
+            counted, "autonomy.demoted", autonomy=lower.value, was=was.value, why=why,
             hint=f"look at `detent autonomy report`; `detent autonomy restore {name}` puts it back",
         )  # fmt: skip
         note = {"step": name, "level": lower.value, "was": was.value, "why": why}
-        await driver.commit_whole(Noted("autonomy.demoted", note, aside=True))
+        changes.note(counted, "autonomy.demoted", note)
+
+
+@dataclass(slots=True)
+class _Changes:
+    """What verdicts change: marks, a journal, the log."""
+
+    marks: MarkSet
+    of: Work
+    """The run whose journal is told of consequences."""
+    notes: list[Noted] = field(default_factory=list)
+    judged: list[tuple[Counted, Standing, Power | None]] = field(default_factory=list)
+    """The verdicts that the step's watch is told of, each with its standing and the power of its check."""
+    events: list[Callable[[], None]] = field(default_factory=list)
+
+    def note(self, counted: Counted, topic: str, facts: dict[str, Any]) -> None:
+        """Have the journal told."""
+        if not self.notes:
+            self.of = counted.driver
+        self.notes.append(Noted(topic, facts, aside=True))
+
+    def say(self, counted: Counted, event: str, **facts: Any) -> None:
+        """Have it logged once it is written."""
+        self.events.append(lambda: counted.tell(logger.warning, event, **facts))
+
+    def tell(self) -> None:
+        """Log it."""
+        for event in self.events:
+            event()
+
+
+async def _wait(attempt: int) -> None:
+    """Wait a moment before a mark that others write too is tried again."""
+    await asyncio.sleep(random.uniform(0, 0.002 * (attempt + 1)))
 
 
 def mark_of(step: str, series: dict[str, Any]) -> str:
@@ -239,19 +304,27 @@ async def stored_evidence(store: Store, now: float) -> StoredEvidence:
     )
 
 
-async def begin_anew(store: Store, step: str, now: float, *, but: str | None = None) -> None:
-    """Empty the standings of a step, and its watch; `but` names a mark that has begun anew already."""
+async def begin_anew(store: Store, step: str, now: float) -> None:
+    """Empty the standings of a step, and its watch."""
+    for key in await _kept_about(store, step):
+        while True:
+            marks = MarkSet(store)
+            await _empty(marks, key, now)
+            if await marks.write():
+                break
+
+
+async def _kept_about(store: Store, step: str) -> list[str]:
+    """The marks that hold the standings of a step, and its watch."""
     prefix = f"{EVIDENCE}{step}/"
-    for key, mark in (await store.marks(prefix)).items():
-        if mark and key != but and "/" not in key.removeprefix(prefix):  # not of a step below its name
-            await _change(store, key, lambda plain: Standing.from_plain(plain).anew(now).to_plain())
-    await _change(store, f"{WATCHES}{step}", lambda _: None)
+    standings = [key for key, mark in (await store.marks(prefix)).items() if mark]
+    # A step may have a name that begins with this one's.
+    return [*(key for key in standings if "/" not in key.removeprefix(prefix)), f"{WATCHES}{step}"]
 
 
-async def _change(store: Store, key: str, change: Callable[[Any], Any]) -> None:
-    """Change a mark that others may change too."""
-    while True:
-        mark, version = await store.mark(key)
-        new = change(mark)
-        if new == mark or await store.set_mark(key, new, version):
-            return
+async def _empty(marks: MarkSet, key: str, now: float) -> None:
+    """Begin a standing anew, or forget a watch."""
+    mark = await marks.get(key)
+    if mark:
+        watch = key.startswith(WATCHES)
+        marks.put(key, None if watch else Standing.from_plain(mark).anew(now).to_plain())

@@ -8,41 +8,37 @@ is what it would do too; otherwise the step fails, or a person decides.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from detent.dispatch import gate
 from detent.dispatch.after_effects import AfterEffects
-from detent.dispatch.agent import AgentVisit, Asked, Judges
-from detent.dispatch.agent_side import agent_side, highest_level, is_straight
+from detent.dispatch.agent import AgentVisit, Asked
+from detent.dispatch.agent_side import agent_side, highest_level
+from detent.dispatch.answer_judge import AnswerJudge, whole
 from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, ProsePolicy, StepMode
 from detent.dispatch.draft import Draft, DraftVerdict, Review, texts_of, with_texts
 from detent.dispatch.draft_review import DraftReview
-from detent.dispatch.equivalence import Discrepancy
 from detent.dispatch.executor import PlayedExecutor, StepExecutor
-from detent.dispatch.executor_errors import DispatchError, OutputSchemaValidationError
+from detent.dispatch.executor_errors import DispatchError
 from detent.dispatch.failure import Failure
 from detent.dispatch.fallback import Fallback
 from detent.dispatch.gate import HandlerFailed, Judgement, Rejected, Side
-from detent.dispatch.matching import normal
 from detent.dispatch.own_code import OwnCode, failed_before
 from detent.dispatch.plan import Plan, check_price, facts_of, no_agent_side
-from detent.dispatch.proposal import Proposal
 from detent.dispatch.result import DispatchResult, milliseconds
 from detent.dispatch.visit_level import Lowered, lowered
 from detent.dispatch.visit_trust import VisitTrust
 from detent.engine import logger, moves
 from detent.engine.acts import Act
 from detent.engine.context import StepContext
-from detent.engine.outcome import Effect, Outcome
+from detent.engine.outcome import Outcome
 from detent.engine.patterns import PatternTimeout
 from detent.engine.performer import called, called_through_ledger, concluded
-from detent.engine.rehearsal import Rehearsals
 from detent.engine.step import WAITS
 from detent.engine.step_failures import StepFailed
 from detent.engine.trial_context import CannotCheck, TrialContext, TrialPaused
 from detent.kernel.entries import Body, Recorded
-from detent.kernel.errors import BudgetExceededError, DetentError, InvalidTransitionError, name_of
+from detent.kernel.errors import BudgetExceededError
 from detent.kernel.plain import digest, to_plain
 
 if TYPE_CHECKING:
@@ -91,13 +87,11 @@ class Execution:
         self.agent_side: Side | None = None
         self.own_code = OwnCode(plan, ctx, lambda trial: self._timed(self.handle(trial)))
         self.visit: AgentVisit | None = None
-        self._rehearse = Rehearsals(plan.flow, ctx)
-        self._agent_remarks: tuple[Body, ...] = ()
+        self.judge = AnswerJudge(self)
+        self.agent_remarks: tuple[Body, ...] = ()
         self._earlier_model: str | None = None
         """The model that was asked earlier in this visit, by whoever the run was taken over from."""
         self.trust = VisitTrust(plan, driver, evidence)
-        self._round: Judgement | None = None
-        """The judgement of the current round, until it is told."""
         self._draft: dict[str, Any] | None = None
         """What is recorded of the agent's text for people."""
 
@@ -256,16 +250,8 @@ class Execution:
 
     def _side(self, value: Any, outcome: Outcome, ctx: StepContext) -> Side:
         effects = (*ctx.proposed, *outcome.effects)
-        to = moves.destination(self.plan.flow, self.run, self._whole(outcome))
+        to = moves.destination(self.plan.flow, self.run, whole(self.ctx, outcome))
         return Side.of(self.step, value, outcome._replace(effects=effects), to, effects)
-
-    def _whole(self, outcome: Outcome) -> Outcome:
-        """An outcome with the move that the steps before it have decided on in the same visit."""
-        base = self.ctx.base
-        if base is None or outcome.hold is not None:
-            return outcome
-        event = base.event if outcome.event is None else outcome.event
-        return outcome._replace(next=outcome.next or base.next, event=event, end=outcome.end or base.end)
 
     async def _timed(self, work: Awaitable[Side]) -> Side:
         began = self.driver.clock.elapsed()
@@ -293,17 +279,9 @@ class Execution:
             await self.prepare_inputs()
         except PatternTimeout as error:  # a failed attempt: the prompt could not be prepared
             return Asked(attempts=1, failure=Failure.of(error))
-        trusted = self.level in (AutonomyLevel.CONSULTANT, AutonomyLevel.APPROVER)
-        trusted = trusted and not agent_side(self.step).validated
-        judges = Judges(
-            self._judge_round if durable else gate.no_judge, self._round_over, self.check_proposal, trusted,
-            lambda: trusted or (self.step.validator is None and self.own_code.ready),
-            self._prepare,
-            self.own_code.question,
-        )  # fmt: skip
         self.visit = AgentVisit(
             self.driver, self.plan, self.ctx, self.inputs, executor, self.facts, self.planner.settings,
-            judges, durable,
+            self.judge.judges(durable), durable,
         )  # fmt: skip
         self.ctx.cap = self.plan.config.budget
         try:
@@ -316,118 +294,12 @@ class Execution:
         await self.gather()
         self.trust.inputs = dict(await self.plan.dialect.prepare(self.plan, self.ctx, self.inputs))
 
-    async def _prepare(self) -> None:
-        """Run the handler for the comparison before the agent acts: its replies then need not be committed
-        before each judgement.
-        """
-        compared = self.level is AutonomyLevel.COLLABORATOR and self.step.validator is None
-        if compared and agent_side(self.step).dialect is None:
-            await self.driver.log.flush()
-            await self.own_code.prepare()
-
-    async def _judge_round(self, effects: Sequence[Effect], number: int) -> int:
-        """Judge effects that the agent asks for; gives how many may be performed before asking again."""
-        assert self.visit is not None
-        judgement, compared = await self.judge_effects(self.visit.acts, effects, number)
-        if not judgement.accepted:
-            raise Rejected(judgement)
-        self._round = judgement
-        return compared
-
-    async def judge_effects(
-        self, acts: Sequence[Act], effects: Sequence[Effect], number: int
-    ) -> tuple[Judgement, int]:
-        """The gate's judgement on effects asked for after others, and how many of them it has compared."""
-        compared = len(effects)
-        proposal = Proposal(
-            None, None, tuple(effects), acts=tuple(acts), round=number, final=False, rehearse=self._rehearse
-        )
-
-        async def departures() -> tuple[Discrepancy, ...]:
-            nonlocal compared
-            try:
-                details, compared = await self.own_code.departures(acts, effects)
-            except CannotCheck:
-                return (Discrepancy("/effects", "value"),)
-            except Exception as error:
-                raise HandlerFailed(error) from error
-            return details
-
-        return await gate.judge_round(self.level, self.step, self.inputs, proposal, departures), compared
-
-    async def judge_answer(self, proposal: Proposal, side: Side) -> Judgement:
-        """The gate's judgement on a proposal that kept the hard contract; `check_proposal` comes first."""
-        try:
-            return await gate.judge(
-                self.level, self.step, self.plan.contract, self.inputs,
-                proposal._replace(rehearse=self._rehearse), side,
-                lambda: self.own_code.side_after(proposal.acts),
-            )  # fmt: skip
-        except (CannotCheck, TrialPaused):
-            return Judgement(False, Check.COMPARE, (Discrepancy("", "value"),))
-
-    def _round_over(self) -> None:
-        """Tell the judgement of a round after which the agent is asked again."""
-        if self._round is not None:
-            self._judged(self._round)
-            self._round = None
-
-    async def check_proposal(self, proposal: Proposal) -> None:
-        """Check a proposal against the run: the conditions in its transition table, and its ledger."""
-        ctx = TrialContext(self.ctx)
-        broken = self.plan.contract.broken
-        try:
-            outcome = await concluded(self.step, ctx, proposal.output)
-        except OutputSchemaValidationError:
-            raise
-        except Exception as error:
-            raise broken([f"/: nothing can be concluded from it ({type(error).__name__})"]) from error
-        if is_straight(self.step):
-            answered = proposal.output if isinstance(proposal.output, Mapping) else proposal.plain
-            outcome = Outcome(set=answered or {})
-        if proposal.next is not None:
-            if outcome.next is not None and name_of(outcome.next) != proposal.next:
-                raise broken(["/next_state: the facts lead elsewhere"])
-            if self.plan.contract.names_next:
-                outcome = outcome._replace(next=proposal.next)
-        declared = self.step.next
-        undecided = all(part is None for part in (outcome.next, outcome.event, outcome.hold, outcome.end))
-        if declared is not None and len(declared) == 1 and undecided:
-            outcome = outcome._replace(next=declared[0])  # the only declared next state
-        if proposal.reason is not None and outcome.reason is None:
-            outcome = outcome._replace(reason=proposal.reason)
-        effects = (*proposal.effects, *ctx.proposed, *outcome.effects)
-        outcome = outcome._replace(effects=effects, by="agent")
-        try:
-            if outcome.then is None:
-                moves.decided(
-                    self.plan.flow, self.run, self.step, self.ctx, self._whole(outcome), 0.0, dry=True
-                )
-            to = moves.destination(self.plan.flow, self.run, self._whole(outcome))
-        except InvalidTransitionError as error:
-            raise broken(["/next_state: the conditions on the table do not allow it"]) from error
-        except (DetentError, TypeError, ValueError, KeyError) as error:
-            raise broken([f"/: cannot be carried out ({type(error).__name__})"]) from error
-        is_move = to is not None and outcome.end is None and outcome.then is None
-        if declared is not None and is_move and to not in declared:
-            raise broken(["/next_state: the facts lead to a state the step does not declare"])
-        if proposal.next is not None and is_move and to != proposal.next:
-            # The conditions in the table choose the next state, and an answer cannot override them.
-            raise broken(["/next_state: the conditions on the table lead elsewhere"])
-        side = Side.of(self.step, proposal.output, outcome, to, effects)
-        if proposal.acts:
-            asked = [act.asked or act.effect for act in proposal.acts if act.happened]
-            acted = [normal(self.ctx, effect) or effect for effect in asked]
-            side = replace(side, effects=(*acted, *side.effects))
-        self.agent_side = side
-        self._agent_remarks = tuple(ctx.said)
-
     async def _by_agent(self, executor: StepExecutor) -> Answer:
         try:
             asked = await self.ask(executor)
         except Rejected as rejected:
             assert self.visit is not None
-            self._round = None
+            self.judge.of_round = None
             asked, judgement = self.visit.asked, rejected.judgement
             self.visit.completed()
             return await self._answered(asked, judgement)
@@ -437,12 +309,12 @@ class Execution:
             return await self._fall_back(Fallback.of(asked.failure, asked))
         assert asked.proposal is not None
         assert self.agent_side is not None
-        self._round = None
+        self.judge.of_round = None
         written = texts_of(self.step, self.agent_side)
         free = self.level is AutonomyLevel.APPROVER and self.plan.config.prose is ProsePolicy.FREE
         if written and not free:
             return await self._drafted(asked, written)
-        return await self._answered(asked, await self.judge_answer(asked.proposal, self.agent_side))
+        return await self._answered(asked, await self.judge.answer(asked.proposal, self.agent_side))
 
     # -- text for people ------------------------------------------------------------------------------------
 
@@ -459,14 +331,14 @@ class Execution:
             own = {}
         own = {place: text for place, text in own.items() if place in written}
         if own == written:
-            return await self._answered(asked, await self.judge_answer(asked.proposal, side))
+            return await self._answered(asked, await self.judge.answer(asked.proposal, side))
         language = self.ctx.data.get("language")
         facts, language = to_plain(self.inputs), language if isinstance(language, str) else None
         review = DraftReview(self.plan, self.ctx, Draft(written, own, facts, language))
         trusted = self.level in (AutonomyLevel.CONSULTANT, AutonomyLevel.APPROVER)
         if not reviewed and (trusted or own.keys() != written.keys()):
             return await self._unread(asked, review)
-        judgement = await self.judge_answer(asked.proposal, with_texts(self.step, side, own))
+        judgement = await self.judge.answer(asked.proposal, with_texts(self.step, side, own))
         if not judgement.accepted:
             return await self._answered(asked, judgement)
         decision = await review.decision(side) if reviewed else Review(DraftVerdict.UNJUDGED, own)
@@ -488,7 +360,7 @@ class Execution:
 
     async def _answered(self, asked: Asked, judgement: Judgement) -> Answer:
         """The answer that follows from the gate's judgement on an agent that has come to an end."""
-        self._judged(judgement)
+        self.judge.log(judgement)
         self.say(
             logger.info, "dispatch.agent_completed", autonomy=self.level.value, accepted=judgement.accepted,
             duration_ms=round(asked.seconds * 1000, 1), attempts=asked.attempts,
@@ -508,7 +380,7 @@ class Execution:
             agent_duration_ms=milliseconds(asked.seconds), handler_duration_ms=self._handler_ms(),
             spend=asked.spend, shadow=audited,
         )  # fmt: skip
-        remarks, rehearsed = self._agent_remarks, self.own_code.rehearsed
+        remarks, rehearsed = self.agent_remarks, self.own_code.rehearsed
         if judgement.handler is not None and rehearsed is not None:
             remarks = tuple(rehearsed.ctx.said)  # what code notes beside the same facts
         return self._done(self.agent_side, result, asked, judgement, remarks)
@@ -534,7 +406,7 @@ class Execution:
             autonomy_level=AutonomyLevel.APPROVER, check=Check.NONE, attempts=asked.attempts,
             duration_ms=self._ms(), agent_duration_ms=milliseconds(asked.seconds), spend=asked.spend,
         )  # fmt: skip
-        return self._done(self.agent_side, result, asked, None, self._agent_remarks)
+        return self._done(self.agent_side, result, asked, None, self.agent_remarks)
 
     # -- the fallback ---------------------------------------------------------------------------------------
 
@@ -667,22 +539,6 @@ class Execution:
             "check": plan.check_fingerprint,
             "sampling": plan.sampling_fingerprint,
         }
-
-    def _judged(self, judgement: Judgement) -> None:
-        count = len(judgement.details) + judgement.more
-        outcome = (
-            "verified"
-            if judgement.check is Check.CONTRACT
-            else "accepted"
-            if judgement.accepted
-            else "rejected"
-        )
-        level: Callable[..., None] = logger.warning if count or not judgement.accepted else logger.info
-        self.say(
-            level, "dispatch.autonomy_validation", autonomy=self.level.value, check=judgement.check.value,
-            outcome=outcome, discrepancies=count,
-            pointers=gate.loggable(detail.pointer for detail in judgement.details[:10]),
-        )  # fmt: skip
 
     def _fell_back(self, fallback: Fallback, *, succeeded: bool) -> None:
         self.say(

@@ -20,8 +20,8 @@ from detent.dispatch.evidence import POWER
 from detent.dispatch.execution import Execution
 from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.dispatch.gate import HandlerFailed, Side
+from detent.dispatch.past_visit import PastContext, past_visits
 from detent.dispatch.planted import PlainAnswer, PlainEffect, Plant, Sort, plants
-from detent.dispatch.replay import PastContext, past_visits
 from detent.engine import claims
 from detent.engine.acts import Act
 from detent.engine.context import StepContext
@@ -269,7 +269,7 @@ class _Trial:
             carried = effects if with_answer else ()
             proposal = plan.dialect.read(plan, written, carried, execution.inputs, acts)
             proposal = proposal._replace(acts=acts)
-            await execution.check_proposal(proposal)
+            await execution.judge.check_proposal(proposal)
         except OutputSchemaValidationError:
             return "contract"
         assert execution.agent_side is not None
@@ -277,13 +277,13 @@ class _Trial:
             return "dropped"
         if effects and not with_answer:
             try:
-                judgement, _ = await execution.judge_effects((), effects, 1)
+                judgement, _ = await execution.judge.effects((), effects, 1)
             except HandlerFailed:
                 return "caught"
             if not judgement.accepted:
                 return "caught"
         assert execution.agent_side is not None
-        judgement = await execution.judge_answer(proposal, execution.agent_side)
+        judgement = await execution.judge.answer(proposal, execution.agent_side)
         return "missed" if judgement.accepted else "caught"
 
     def _performed(self, effects: Sequence[Effect]) -> list[Act]:

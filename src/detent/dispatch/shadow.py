@@ -16,6 +16,7 @@ from detent.dispatch.agent_side import agent_side
 from detent.dispatch.autonomy import FallbackReason, StepMode
 from detent.dispatch.config import AGENT_TIMEOUT
 from detent.dispatch.draft import texts_of, with_texts
+from detent.dispatch.due_comparison import no_longer_due
 from detent.dispatch.evidence import COMPARISON, Verdict, judge_of, verdict_of, verdict_of_shadow
 from detent.dispatch.evidence_log import Counted
 from detent.dispatch.execution import Answer, Execution
@@ -74,27 +75,46 @@ class Shadow:
         driver = self.execution.driver
         try:
             detail = self.answer.outcome.detail
-            verdict = verdict_of(detail)
-            if verdict is not None:
-                await self._count(verdict, dict(detail.get("series") or {}), judge=judge_of(detail))
-            if self.before is not None and not driver.engine.stopping:
+            if self.before is None:
+                if (counted := await self._counted_at_once(detail)) is not None:
+                    await self.execution.evidence.count(counted)
+            elif not driver.engine.stopping:  # or whoever resumes the run makes the comparison
                 note, spend = await self._shadow(self.before)
-                await driver.commit_whole(Noted("shadow", note, spend, aside=True))
-                before, verdict = verdict, verdict_of_shadow(note)
-                once_more = verdict is Verdict.AGREED and before is not None and before.judges
-                if verdict is not None and not once_more:  # a visit is judged right once
-                    await self._count(verdict, note["series"], audit=note["side"] == "handler")
+                await self.conclude(note, spend, detail, last=self.answer.outcome.then is None)
         except (Fenced, StoreUnavailable):
             raise
         except Exception as error:
             logger.error("dispatch.afterwards_failed", run_id=driver.run.id, error=type(error).__name__)
+
+    async def conclude(
+        self, note: dict[str, Any], spend: Spend, record: Mapping[str, Any], *, last: bool
+    ) -> None:
+        """Commit a comparison, and with it the verdicts on the visit; `record` is its dispatch record.
+
+        With the last comparison of a run none is due any more.
+        """
+        driver, evidence = self.execution.driver, self.execution.evidence
+        at_once = await self._counted_at_once(record)
+        compared = await self._counted_by_comparison(note, record)
+        several = [counted for counted in (at_once, compared) if counted is not None]
+        if at_once is not None and compared is not None and at_once.series != compared.series:
+            await evidence.count(at_once)
+            several = [compared]
+        entry = Noted("shadow", note, spend, aside=True)
+        since = None if self.before is None else self.before.seq
+        marks = await no_longer_due(driver, since) if last else ()
+        if several:
+            await evidence.commit(several, entry, *marks)
+        else:
+            await driver.commit_whole(entry, marks=marks)
 
     # -- the other side -------------------------------------------------------------------------------------
 
     async def _shadow(self, before: Run) -> tuple[dict[str, Any], Spend]:
         """Run the side that did not count on the step's inputs, and compare."""
         agent = self.answer.result.mode_used is not StepMode.AGENT
-        before.settled |= await settled_since(self.execution.driver, before)
+        settled, entry = await settled_since(self.execution.driver, before)
+        before.settled |= settled
         before.proposal, before.done, before.round = None, {}, 0
         execution = self.execution.then(before)
         self.acts = [act for act in await execution.ctx.acts() if act.happened]
@@ -106,6 +126,7 @@ class Shadow:
         result, level, model_id = self.answer.result, execution.level, execution.plan.config.model_id
         note = {
             "step": execution.plan.qualified,
+            "of": entry,
             "side": side,
             "duration_ms": round((clock.elapsed() - began) * 1000, 3),
             "other_ms": result.handler_duration_ms if agent else result.agent_duration_ms,
@@ -135,9 +156,11 @@ class Shadow:
             asked = execution.visit.asked
             differed = {"outcome": "differed", "pointers": ["/effects"], "count": 1, "round": asked.rounds}
             return {**differed, **self._told(execution, asked)}, asked.spend
-        except CannotCheck:
-            assert execution.visit is not None
-            return {"outcome": "not_comparable"}, execution.visit.asked.spend
+        except CannotCheck as error:
+            if execution.visit is None and self.whole:  # what the step saw is gone
+                raise
+            spend = NOTHING if execution.visit is None else execution.visit.asked.spend
+            return {"outcome": "not_comparable", "error": str(error)}, spend
         more = self._told(execution, asked)
         if asked.failure is not None:
             failed = {"outcome": "failed", "reason": asked.failure.reason.value, "error": asked.failure.type}
@@ -197,25 +220,38 @@ class Shadow:
             return {"outcome": "unjudged", "text": unread} if unread else {"outcome": "agreed"}
         return {"outcome": "differed", "pointers": [detail.pointer for detail in details], "count": count}
 
-    async def _count(
+    async def _counted_at_once(self, record: Mapping[str, Any]) -> Counted | None:
+        """What the visit itself says about the agent."""
+        if (verdict := verdict_of(record)) is None:
+            return None
+        return await self._counted(verdict, dict(record.get("series") or {}), judge=judge_of(record))
+
+    async def _counted_by_comparison(
+        self, note: Mapping[str, Any], record: Mapping[str, Any]
+    ) -> Counted | None:
+        """What the comparison says about the agent; a visit is judged right once."""
+        before, verdict = verdict_of(record), verdict_of_shadow(note)
+        if verdict is None or (verdict is Verdict.AGREED and before is not None and before.judges):
+            return None
+        return await self._counted(verdict, note["series"], audit=note["side"] == "handler")
+
+    async def _counted(
         self, verdict: Verdict, series: dict[str, Any], *, judge: str | None = None, audit: bool = False
-    ) -> None:
-        """Count a verdict, unless the answers come from a recording."""
+    ) -> Counted | None:
+        """A verdict to be counted; None if the answers come from a recording."""
         execution = self.execution
         driver, plan = execution.driver, execution.plan
         tape = driver.engine.tape
         if driver.run.config.get(REPLAYED) or (tape is not None and tape.plays):
-            return
+            return None
         handled = plan.agent and agent_side(plan.step).handled
         seen = Observation(
             verdict, execution.usual_level, driver.clock.now(), judge or COMPARISON,
             execution.trust.kind, await execution.trust.inputs_digest(), afterwards=audit,
         )  # fmt: skip
-        await execution.evidence.count(
-            Counted(
-                seen, plan.qualified, handled, series, driver, execution.say,
-                execution.agent_fingerprint, execution.trust.audited_share(execution.usual_level), audit,
-            )
+        return Counted(
+            seen, plan.qualified, handled, series, driver, execution.say,
+            execution.agent_fingerprint, execution.trust.audited_share(execution.usual_level), audit,
         )  # fmt: skip
 
 
@@ -251,8 +287,8 @@ def _keyed_as_asked_for(execution: Execution, acts: Sequence[Act]) -> dict[str, 
     return settled
 
 
-async def settled_since(driver: Work, before: Run) -> dict[str, dict[str, Any]]:
-    """The effects of a visit that were settled after a state of its run, by key."""
+async def settled_since(driver: Work, before: Run) -> tuple[dict[str, dict[str, Any]], int]:
+    """The effects of a visit that were settled after a state of its run, by key; its last entry."""
     settled: dict[str, dict[str, Any]] = {}
     proposal: Proposed | None = None
     async for entry in read(driver.engine.store, before.id, after=before.seq):
@@ -264,5 +300,5 @@ async def settled_since(driver: Work, before: Run) -> dict[str, dict[str, Any]]:
             if item is not None:
                 settled[body.key] = {"receipt": copied(body.receipt), **copied(item), "by": proposal.by}
         elif isinstance(body, Moved | Ended):
-            break
-    return settled
+            return settled, entry.seq
+    return settled, driver.run.seq

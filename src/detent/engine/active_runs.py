@@ -253,6 +253,8 @@ class ActiveRuns:
         result: Run | Exception | None = None
         try:
             await self._drive(driver)
+            if driver.resumed:
+                await self.performer.catch_up(driver)
             result = driver.run
             if result.status.is_end and result.parent is None and driver.flow.ended is not None:
                 await self._tell_ended(driver.flow.ended, result)

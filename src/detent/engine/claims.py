@@ -162,6 +162,7 @@ async def launch(active: ActiveRuns, driver: Driver) -> None:
     if driver.run.status is Status.RUNNING and driver.lease.lost is not None:
         await _taken_over(active, driver, driver.lease)
     if driver.run.status is Status.RUNNING:
+        driver.resumed = True
         if driver.parent is not None:
             driver.parent.spending.count_in(driver.run.used())
         active.launch(driver)

@@ -60,7 +60,7 @@ class Home(Process, Protocol):
 class Driver(Work):
     """Drives one run."""
 
-    __slots__ = ("_acting", "_after", "_assignments", "verdicts")
+    __slots__ = ("_acting", "_after", "_assignments", "resumed", "verdicts")
 
     def __init__(
         self, engine: Home, flow: Flow, run: Run, lease: Lease, parent: Driver | None = None
@@ -73,6 +73,8 @@ class Driver(Work):
         self._assignments: dict[str, Assignment] = {}
         self._acting: asyncio.Future[None] | None = None
         """The effect under way that a step has asked for."""
+        self.resumed = False
+        """The run was under way before, in this process or another."""
         self.verdicts: list[Mapping[str, Any]] = []
         """Committed verdicts on earlier visits that the performer is not told of yet."""
 

@@ -45,7 +45,7 @@ class Log:
     """Writes one run's journal."""
 
     __slots__ = (
-        "_blobs", "_mark", "_next_fold", "_owner", "_process", "_turns", "_withheld", "_writing", "clock",
+        "_blobs", "_marks", "_next_fold", "_owner", "_process", "_turns", "_withheld", "_writing", "clock",
         "flow", "lease", "run", "spending", "store",
     )  # fmt: skip
 
@@ -69,7 +69,7 @@ class Log:
         self._process = process
         self._owner = owner
         self._blobs: tuple[Blob, ...] = ()
-        self._mark: MarkChange | None = None
+        self._marks: tuple[MarkChange, ...] = ()
         self._withheld: tuple[Body, ...] = ()
         self._writing = False
         self._turns: list[asyncio.Future[None]] | None = None
@@ -82,7 +82,7 @@ class Log:
 
     def mark_with_next(self, change: MarkChange) -> None:
         """Set a mark with the next commit, which raises `MarkMoved` if the mark has another version."""
-        self._mark = change
+        self._marks = (*self._marks, change)
 
     def withhold(self, *bodies: Body) -> None:
         """Write entries with the next commit, whatever it is; `flush` before anything that may take long."""
@@ -107,8 +107,8 @@ class Log:
         """Record once that the run is to roll back, unless it has ended or already does."""
         await self.commit_whole(CalledOff(cancellation.reason, cancellation.by))
 
-    async def commit(self, *bodies: Body) -> None:
-        """Append entries, apply them to the run, and notify the process.
+    async def commit(self, *bodies: Body, marks: tuple[MarkChange, ...] = ()) -> None:
+        """Append entries, apply them to the run, and notify the process; `marks` are set with them.
 
         Raises:
             Fenced: another worker has taken the run over.
@@ -134,7 +134,7 @@ class Log:
             if self.flow.at_end is not None:
                 bodies = tuple(finishing(self.flow, self.run, bodies, self.keep))
             if bodies:
-                await self._commit(bodies)
+                await self._commit(bodies, marks)
         except MarkMoved:
             await self.reload()
             raise
@@ -167,9 +167,9 @@ class Log:
                 turn.set_result(None)
                 return
 
-    async def commit_whole(self, *bodies: Body) -> None:
+    async def commit_whole(self, *bodies: Body, marks: tuple[MarkChange, ...] = ()) -> None:
         """Commit, and complete the commit even if the caller is cancelled meanwhile."""
-        commit = asyncio.ensure_future(self.commit(*bodies))
+        commit = asyncio.ensure_future(self.commit(*bodies, marks=marks))
         try:
             await asyncio.shield(commit)
         except asyncio.CancelledError:
@@ -177,7 +177,7 @@ class Log:
             await asyncio.gather(commit, return_exceptions=True)
             raise
 
-    async def _commit(self, bodies: tuple[Body, ...]) -> None:
+    async def _commit(self, bodies: tuple[Body, ...], marks: tuple[MarkChange, ...]) -> None:
         run, lease = self.run, self.lease
         now = self.clock.now()
         after = run.seq
@@ -196,11 +196,11 @@ class Log:
             fold = run.to_plain()
             self._next_fold = run.seq + FOLD_EVERY
         blobs = self._blobs
-        mark, self._mark = self._mark, None
+        marks, self._marks = (*self._marks, *marks), ()
         size = await self.store.append(
             Commit(
                 lease, after, committed, row, run.status is not Status.RUNNING, ledger, edges, tags,
-                fold, blobs, definition, self._process.alone, mark,
+                fold, blobs, definition, self._process.alone, marks,
             )
         )  # fmt: skip
         if not run.seq % BREATHE_EVERY:  # a store may answer without ever yielding

@@ -21,6 +21,7 @@ from detent.kernel.policy import RetryPolicy
 if TYPE_CHECKING:
     from detent.engine.context import StepContext
     from detent.engine.flow import Flow
+    from detent.engine.ports import Store
     from detent.engine.work import Work
     from detent.kernel.budget import Budget
     from detent.kernel.run import Run
@@ -95,6 +96,12 @@ class Performer(Protocol):
     async def judged(self, driver: Work, verdicts: Sequence[Mapping[str, Any]]) -> None:
         """Verdicts on earlier visits of a run are committed. They cannot change the run's outcome."""
 
+    async def unfinished(self, store: Store) -> Sequence[str]:
+        """Runs for which `catch_up` has something to do."""
+
+    async def catch_up(self, driver: Work) -> None:
+        """Do for a resumed run what a crash has prevented after a commit. It cannot change the outcome."""
+
     async def close(self) -> None:
         """Finish what is under way; the store is still open."""
 
@@ -153,6 +160,13 @@ class HandlerPerformer:
 
     async def judged(self, driver: Work, verdicts: Sequence[Mapping[str, Any]]) -> None:
         """Of no interest."""
+
+    async def unfinished(self, store: Store) -> Sequence[str]:
+        """None."""
+        return ()
+
+    async def catch_up(self, driver: Work) -> None:
+        """Nothing is done after a commit."""
 
     async def close(self) -> None:
         """Nothing is under way."""

@@ -149,6 +149,8 @@ class MarkChange(NamedTuple):
     value: Any
     expected: int
     """Its version before; if it has another one, nothing is written (`MarkMoved`)."""
+    remove: bool = False
+    """Remove the mark, so that its versions begin again: only for marks that one driver at a time writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +198,8 @@ class Commit(NamedTuple):
     definition: dict[str, Any] | None = None
     alone: bool = False
     """As in `NewRun`."""
-    mark: MarkChange | None = None
-    """A mark that is set with the entries, or nothing is written."""
+    marks: tuple[MarkChange, ...] = ()
+    """Marks that are set with the entries, or nothing is written."""
 
 
 @dataclass(frozen=True, slots=True)

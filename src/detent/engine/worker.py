@@ -119,8 +119,22 @@ async def _look_around(active: ActiveRuns) -> list[Worker]:
     dead_ids = {worker.id for worker in dead}
     if active.swept is None or not dead_ids <= active.swept:
         await waking.wake_parents(active)
+        await _catch_up(active)
         active.swept = dead_ids
     return dead
+
+
+async def _catch_up(active: ActiveRuns) -> None:
+    """Have done what crashes have prevented for runs that nobody resumes: they have ended, or wait."""
+    for run_id in await active.performer.unfinished(active.store):
+        try:
+            row = await active.store.row(run_id)
+            if row.flow not in active.flows or row.now.status is Status.RUNNING:
+                continue  # it is caught up with when it is resumed
+            async with claims.claimed(active, run_id) as driver:
+                await active.performer.catch_up(driver)
+        except (RunStateError, Fenced, RunBusy, RunNotFound) as error:
+            logger.info("run.not_caught_up", run_id=run_id, error=type(error).__name__)
 
 
 async def _take_up(

@@ -83,3 +83,45 @@ def test_wrong_answers_differ_in_shadow(desk, detent):
     assert found["01-extract-serial"]["differed"] == 4  # those with a number in them
     assert found["03a-valid-warranty"] == {"differed": 2}
     assert found["02-check-warranty"]["agreed"] == 0
+
+
+# -- replay of past runs ------------------------------------------------------------------------------------
+
+
+def replayed(detent: Any) -> dict[str, Counter[str]]:
+    """How `shadow replay` compares the steps of every run."""
+    found: dict[str, Counter[str]] = {}
+    for row in json.loads(detent("runs", "--json").out)["runs"]:
+        told = detent("shadow", "replay", row["id"], "--json")
+        assert told.code == 0, told
+        for note in json.loads(told.out):
+            found.setdefault(note["step"].rpartition("/")[2], Counter())[note["outcome"]] += 1
+    return found
+
+
+@pytest.mark.parametrize("clerk", [Clerk, Careless])
+def test_replay_compares_every_step_as_the_shadow_did(desk, detent, clerk):
+    with reading(clerk()) as model:
+        configure(desk, model.url, "shadow: true")
+        run(desk, detent)
+        shadows = outcomes(detent)
+        # Another prompt makes another series: nothing was compared in it before.
+        configure(desk, model.url, "shadow: true, prompt_suffix: Take care.")
+        found = replayed(detent)
+    assert found.pop("04-out-of-scope") == {"unjudged": 1}  # it was not shadowed
+    assert found == shadows
+
+
+def test_replay_says_which_rule_of_privacy_forbids_it(desk, detent):
+    with reading(Clerk()) as model:
+        configure(desk, model.url, "shadow: true")
+        settings = (desk / "detent.yaml").read_text()
+        (desk / "detent.yaml").write_text(settings.replace("keep_bodies_days: 90", "keep_bodies_days: 0"))
+        run(desk, detent)
+        configure(desk, model.url, "shadow: true, prompt_suffix: Take care.")
+        before = len(model.asked)
+        found = replayed(detent)
+        told = detent("shadow", "replay", json.loads(detent("runs", "--json").out)["runs"][0]["id"])
+    assert {outcome for counts in found.values() for outcome in counts} == {"impossible"}
+    assert "purged by the rule that says how long values are kept" in told.out
+    assert len(model.asked) == before, "nobody is asked about a mail that is gone"

@@ -95,7 +95,7 @@ class MemoryStore:
         """Keep a new run."""
         if new.run_id in self._runs:
             raise RunExists(new.run_id)
-        self._set_with(new.mark)
+        self._set_with(*([] if new.mark is None else [new.mark]))
         run = _Run(next(self._numbers), new)
         if new.blobs_of is not None and new.blobs_of in self._runs:
             run.blobs = set(self._runs[new.blobs_of].blobs)
@@ -114,7 +114,7 @@ class MemoryStore:
         if run.epoch != lease.epoch or len(run.entries) != commit.after:
             raise Fenced(lease.run_id, lease.epoch, commit.after)
         fold = encode(commit.fold) if commit.fold is not None else None  # may refuse: before anything is kept
-        self._set_with(commit.mark)
+        self._set_with(*commit.marks)
         run.entries.extend(commit.entries)
         run.now = commit.now
         if commit.park:
@@ -408,13 +408,17 @@ class MemoryStore:
         self._marks[key] = (encode(value), expected + 1)
         return True
 
-    def _set_with(self, change: MarkChange | None) -> None:
-        """Set the mark of a transaction; first in it, so that nothing else is kept if the mark has moved."""
-        if change is None:
-            return
-        if self._marks.get(change.key, ("", 0))[1] != change.expected:
-            raise MarkMoved(change.key)
-        self._marks[change.key] = (encode(change.value), change.expected + 1)
+    def _set_with(self, *changes: MarkChange) -> None:
+        """Set the marks of a transaction; first in it, so that nothing is kept if one of them has moved."""
+        for change in changes:
+            if self._marks.get(change.key, ("", 0))[1] != change.expected:
+                raise MarkMoved(change.key)
+        texts = [encode(change.value) for change in changes]
+        for change, text in zip(changes, texts, strict=True):
+            if change.remove:
+                self._marks.pop(change.key, None)
+            else:
+                self._marks[change.key] = (text, change.expected + 1)
 
     async def marks(self, prefix: str) -> dict[str, Any]:
         """Marks whose keys begin with a prefix."""

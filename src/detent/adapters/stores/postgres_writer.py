@@ -67,6 +67,7 @@ INSERT INTO $.marks (key, value, version, setter) VALUES (%s, %s, 1, %s) ON CONF
 NEXT_MARK = """
 UPDATE $.marks SET value = %s, version = version + 1, setter = %s WHERE key = %s AND version = %s
 """
+NO_MARK = "DELETE FROM $.marks WHERE key = %s AND version = %s"
 
 
 def _rows(columns: dict[str, str]) -> str:
@@ -168,6 +169,7 @@ class Statements:
             ON CONFLICT DO NOTHING""")
         self.first_mark = sql(FIRST_MARK)
         self.next_mark = sql(NEXT_MARK)
+        self.no_mark = sql(NO_MARK)
         self.stands_at = sql("SELECT number, owner, epoch FROM $.runs WHERE id = %s")
         self.lines = sql("""
             SELECT seq, at, epoch, kind, body FROM $.entries
@@ -177,13 +179,13 @@ class Statements:
 class Job:
     """A write under way, and whether an earlier attempt may have succeeded."""
 
-    __slots__ = ("entries", "error", "future", "in_doubt", "key", "mark", "result", "size")
+    __slots__ = ("entries", "error", "future", "in_doubt", "key", "marks", "result", "size")
 
     def __init__(
-        self, key: Any, entries: list[tuple[Any, ...]], size: int, mark: MarkChange | None = None
+        self, key: Any, entries: list[tuple[Any, ...]], size: int, marks: Sequence[MarkChange] = ()
     ) -> None:
-        self.mark = mark
-        """A mark to be set with it. Such a job has a transaction of its own, which it may have to undo."""
+        self.marks = marks
+        """Marks to be set with it. Such a job has a transaction of its own, which it may have to undo."""
         self.key = key
         """Jobs with the same key never share a transaction."""
         self.entries = entries
@@ -206,7 +208,7 @@ class Creating(Job):
             new.run_id,
             [(e.seq, e.at, e.epoch, e.kind, shared.body_of(e)) for e in new.entries],
             len(definition or ""),
-            new.mark,
+            () if new.mark is None else (new.mark,),
         )
         self.new = new
         self.definition = definition
@@ -225,7 +227,7 @@ class Appending(Job):
             commit.lease.key,
             [(e.seq, e.at, e.epoch, e.kind, shared.body_of(e)) for e in commit.entries],
             len(self.fold or "") + sum(len(blob.body) for blob in commit.blobs),
-            commit.mark,
+            commit.marks,
         )
 
     @property
@@ -233,7 +235,7 @@ class Appending(Job):
         """Whether it has nothing but entries and counted moves."""
         commit = self.commit
         return not (
-            commit.ledger or commit.tags or commit.blobs or commit.mark or self.fold or self.definition
+            commit.ledger or commit.tags or commit.blobs or commit.marks or self.fold or self.definition
         )
 
 
@@ -293,9 +295,9 @@ class Writer:
         size = 0
         while self._waiting and len(jobs) < LARGEST_BATCH and size < LARGEST_BYTES:
             job = self._waiting.popleft()
-            if job.mark is not None and not jobs and not later:
+            if job.marks and not jobs and not later:
                 return [job]
-            if job.key in keys or job.mark is not None:
+            if job.key in keys or job.marks:
                 keys.add(job.key)  # later jobs of the run stay behind it
                 later.append(job)
             else:
@@ -412,10 +414,12 @@ class Writer:
                 await self._settle_appending(db, job)
         if created or advanced:
             await self._write_rest(db, created, advanced)
-            if (mark := jobs[0].mark) is not None and not await self._set_mark(db, mark):
-                await db.execute(b"ROLLBACK")
-                jobs[0].result, jobs[0].error = None, MarkMoved(mark.key)
-                return
+            # In one order, so that transactions never wait for each other in a circle.
+            for mark in sorted(jobs[0].marks, key=lambda change: change.key):
+                if not await self._set_mark(db, mark):
+                    await db.execute(b"ROLLBACK")
+                    jobs[0].result, jobs[0].error = None, MarkMoved(mark.key)
+                    return
         self._committing = True
         commit = await db.execute(b"COMMIT")
         if commit.statusmessage != "COMMIT":
@@ -425,6 +429,9 @@ class Writer:
     async def _set_mark(self, db: Connection, mark: MarkChange) -> bool:
         """Set a mark in the transaction under way; False when it has another version."""
         text, setter = shared.written(mark.value), secrets.token_hex(8)
+        if mark.remove:
+            changed = await db.execute(self._sql.no_mark, (mark.key, mark.expected))
+            return mark.expected == 0 or changed.rowcount == 1
         if mark.expected == 0:
             changed = await db.execute(self._sql.first_mark, (mark.key, text, setter))
         else:

@@ -14,7 +14,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -285,7 +285,8 @@ class SQLiteStore(SqlReads):
 
         def work(batch: Batch) -> Lease:
             db = batch.connection
-            _check_mark(db, new.mark)
+            if new.mark is not None:
+                _check_marks(db, [new.mark])
             try:
                 cursor = db.execute(
                     INSERT_RUN,
@@ -318,7 +319,7 @@ class SQLiteStore(SqlReads):
                     (number, new.blobs_of),
                 )
             if new.mark is not None:
-                _set_mark(db, new.mark.key, shared.written(new.mark.value), new.mark.expected)
+                _change_mark(db, new.mark)
             return Lease(new.run_id, 1, len(new.entries), number)
 
         lease = await (self._write_alone(work) if new.alone else self._write(work))
@@ -366,7 +367,8 @@ class SQLiteStore(SqlReads):
     ) -> int:
         db, lease = batch.connection, commit.lease
         number = lease.key
-        _check_mark(db, commit.mark)
+        if commit.marks:
+            _check_marks(db, commit.marks)
         if db.execute(ADVANCE_AND_PARK if commit.park else ADVANCE, values).rowcount != 1:
             raise Fenced(lease.run_id, lease.epoch, commit.after)
         self._insert_entries(db, number, commit.entries, bodies)
@@ -386,8 +388,8 @@ class SQLiteStore(SqlReads):
                 "INSERT OR IGNORE INTO definitions VALUES (?, ?)",
                 (commit.now.fingerprint, shared.written(commit.definition)),
             )
-        if commit.mark is not None:
-            _set_mark(db, commit.mark.key, shared.written(commit.mark.value), commit.mark.expected)
+        for change in commit.marks:
+            _change_mark(db, change)
         if fold is None:
             return 0
         db.execute("INSERT OR REPLACE INTO folds VALUES (?, ?)", (number, fold))
@@ -627,12 +629,19 @@ class SQLiteStore(SqlReads):
         return await self._write(lambda batch: _set_mark(batch.connection, key, text, expected))
 
 
-def _check_mark(db: sqlite3.Connection, change: MarkChange | None) -> None:
-    """Refuse a transaction whose mark has moved, before anything is written: other jobs share it."""
-    if change is not None:
+def _check_marks(db: sqlite3.Connection, changes: Iterable[MarkChange]) -> None:
+    """Refuse a transaction one of whose marks has moved, before anything is written: other jobs share it."""
+    for change in changes:
         row = db.execute("SELECT version FROM marks WHERE key = ?", (change.key,)).fetchone()
         if (0 if row is None else row[0]) != change.expected:
             raise MarkMoved(change.key)
+
+
+def _change_mark(db: sqlite3.Connection, change: MarkChange) -> None:
+    if change.remove:
+        db.execute("DELETE FROM marks WHERE key = ? AND version = ?", (change.key, change.expected))
+    else:
+        _set_mark(db, change.key, shared.written(change.value), change.expected)
 
 
 def _set_mark(db: sqlite3.Connection, key: str, text: str, expected: int) -> bool:

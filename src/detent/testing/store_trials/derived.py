@@ -241,12 +241,34 @@ class BesideTrials(Trials):
     async def test_entries_are_written_with_their_mark_or_not_at_all(self, store: Store) -> None:
         lease = await store.create(new("r1"))
         before = await everything(store, "r1")
-        await refused(MarkMoved, store.append(commit(lease, 1, mark=MarkChange("m", "r1", 1))))
+        await refused(MarkMoved, store.append(commit(lease, 1, marks=(MarkChange("m", "r1", 1),))))
         assert (await everything(store, "r1"), await store.mark("m")) == (before, (None, 0))
-        await refused(Fenced, store.append(commit(lease, 7, mark=MarkChange("m", "r1", 0))))
+        await refused(Fenced, store.append(commit(lease, 7, marks=(MarkChange("m", "r1", 0),))))
         assert await store.mark("m") == (None, 0)
-        await store.append(commit(lease, 1, mark=MarkChange("m", "r1", 0)))
+        await store.append(commit(lease, 1, marks=(MarkChange("m", "r1", 0),)))
         assert ((await store.row("r1")).seq, await store.mark("m")) == (2, ("r1", 1))
+
+    @trial
+    async def test_entries_are_written_with_all_their_marks_or_with_none(self, store: Store) -> None:
+        lease = await store.create(new("r1"))
+        before = await everything(store, "r1")
+        wrong = (MarkChange("a", 1, 0), MarkChange("b", 2, 3), MarkChange("c", 3, 0))
+        error = await refused(MarkMoved, store.append(commit(lease, 1, marks=wrong)))
+        assert (error.key, await everything(store, "r1"), await store.marks("")) == ("b", before, {})
+        await store.append(commit(lease, 1, marks=(MarkChange("b", 2, 0), MarkChange("a", 1, 0))))
+        assert await store.marks("") == {"a": 1, "b": 2}
+
+    @trial
+    async def test_a_mark_is_removed_with_entries_if_it_has_not_moved(self, store: Store) -> None:
+        lease = await store.create(new("r1"))
+        await store.append(commit(lease, 1, marks=(MarkChange("m", "r1", 0), MarkChange("n", "r1", 0))))
+        gone = MarkChange("m", None, 2, remove=True)
+        await refused(MarkMoved, store.append(commit(lease, 2, marks=(gone,))))
+        assert await store.marks("") == {"m": "r1", "n": "r1"}
+        await store.append(commit(lease, 2, marks=(gone._replace(expected=1),)))
+        assert (await store.marks(""), await store.mark("m")) == ({"n": "r1"}, (None, 0))
+        await store.append(commit(lease, 3, marks=(MarkChange("m", "again", 0),)))
+        assert await store.mark("m") == ("again", 1)
 
     @trial
     async def test_of_many_runs_created_with_one_mark_one_is_there(self, store: Store) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.agreement import StoredEvidence
 from detent.dispatch.autonomy import AutonomyLevel
+from detent.dispatch.draft_plants import PLANTS, DraftPlants, power_behind
 from detent.dispatch.evidence import (
     DEMOTED,
     DEMOTIONS,
@@ -111,10 +112,13 @@ class EvidenceLog:
 
     async def _add(self, key: str, several: list[Counted]) -> None:
         rules, store = self.rules, several[0].driver.engine.store
-        power = await power_of(store, several[0].step, several[0].series)
+        step, series = several[0].step, several[0].series
+        check = await power_of(store, step, series)
+        plants = await plants_of(store, step, series)
         for attempt in range(TRIES):
             mark, version = await store.mark(key)
             standing = Standing.from_plain(mark)
+            power = power_behind(standing.judges, check, plants)
             consequences: list[tuple[Counted, Consequence]] = []
             steps: list[tuple[Counted, Standing]] = []
             for counted in several:
@@ -223,11 +227,18 @@ async def power_of(store: Store, step: str, series: dict[str, Any]) -> Power | N
     return Power.from_plain(mark)
 
 
+async def plants_of(store: Store, step: str, series: dict[str, Any]) -> DraftPlants | None:
+    """The planted drafts that persons who judge a series were shown; None without any."""
+    mark, _ = await store.mark(f"{PLANTS}{step}/{series.get('check')}")
+    return None if mark is None else DraftPlants.from_plain(mark)
+
+
 async def stored_evidence(store: Store, now: float) -> StoredEvidence:
     """What the store keeps about agents besides journals."""
     standings = await store.marks(EVIDENCE)
     powers = await store.marks(POWER)
     lowered = await store.marks(DEMOTED)
+    planted = await store.marks(PLANTS)
     return StoredEvidence(
         {key.removeprefix(EVIDENCE): Standing.from_plain(mark) for key, mark in standings.items()},
         {
@@ -236,6 +247,7 @@ async def stored_evidence(store: Store, now: float) -> StoredEvidence:
             if (power := Power.from_plain(mark)) is not None
         },
         {key.removeprefix(DEMOTED): len(recent(times, now)) for key, times in lowered.items()},
+        {key.removeprefix(PLANTS): DraftPlants.from_plain(mark) for key, mark in planted.items()},
     )
 
 

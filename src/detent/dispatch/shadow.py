@@ -16,7 +16,8 @@ from detent.dispatch.agent_side import agent_side
 from detent.dispatch.autonomy import FallbackReason, StepMode
 from detent.dispatch.config import AGENT_TIMEOUT
 from detent.dispatch.draft import texts_of, with_texts
-from detent.dispatch.evidence import COMPARISON, Verdict, judge_of, verdict_of, verdict_of_shadow
+from detent.dispatch.draft_plants import REVIEWER
+from detent.dispatch.evidence import COMPARISON, PERSON, Verdict, judge_of, verdict_of, verdict_of_shadow
 from detent.dispatch.evidence_log import Counted
 from detent.dispatch.execution import Answer, Execution
 from detent.dispatch.matching import normal
@@ -76,7 +77,7 @@ class Shadow:
             detail = self.answer.outcome.detail
             verdict = verdict_of(detail)
             if verdict is not None:
-                await self._count(verdict, dict(detail.get("series") or {}), judge=judge_of(detail))
+                await self._count(verdict, dict(detail.get("series") or {}), judge=_judge(detail))
             if self.before is not None and not driver.engine.stopping:
                 note, spend = await self._shadow(self.before)
                 await driver.commit_whole(Noted("shadow", note, spend, aside=True))
@@ -217,6 +218,12 @@ class Shadow:
                 execution.agent_fingerprint, execution.trust.audited_share(execution.usual_level), audit,
             )
         )  # fmt: skip
+
+
+def _judge(record: Mapping[str, Any]) -> str | None:
+    """The judge of a visit; of a person who read a draft, the name too, because power is a person's own."""
+    judge, draft = judge_of(record), record.get("draft") or {}
+    return f"{REVIEWER}{draft.get('by') or ''}" if judge == PERSON else judge
 
 
 def _judged(judgement: gate.Judgement) -> dict[str, Any]:

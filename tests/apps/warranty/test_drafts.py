@@ -10,6 +10,8 @@ import asyncio
 import json
 import os
 import re
+import subprocess
+import sys
 import time
 from email import message_from_bytes
 from email.policy import default
@@ -22,6 +24,7 @@ from detent.adapters.stores.sqlite import SQLiteStore
 from detent.apps.warranty.domain.coverage import device_of
 from detent.apps.warranty.tools.registry import Registry
 from detent.cli.main import run as detent
+from detent.dispatch.draft import Draft
 from detent.dispatch.evidence import Verdict, verdict_of
 from detent.engine.journal_reader import read
 from tests.apps.warranty.correspondence import text_of
@@ -264,3 +267,62 @@ class TestAPersonReadsIt:
         assert "settled" not in at.sent()[0]
         record = at.record(*at.runs())
         assert (record["draft"]["verdict"], verdict_of(record)) == ("unjudged", Verdict.UNCHECKED)
+
+
+class TestWrongWays:
+    """Plausible implementations that would send what nobody has read."""
+
+    def test_an_approval_holds_for_one_draft_with_its_facts(self):
+        drafts = [
+            Draft({"send_email.body": "It ended."}, {"send_email.body": "Over."}, {"serial_number": serial})
+            for serial in ("PX2-55910", "PX2-55911")
+        ]
+        assert drafts[0].written == drafts[1].written
+        assert drafts[0].hold != drafts[1].hold
+
+    def test_facts_that_changed_since_the_draft_are_checked_when_it_is_sent(self, desk):
+        at = desk(review="person")
+        at("run", "warranty", "--once")
+        (draft,) = at.waiting()
+        assert "warranty of 6 months" in at("review", "show", draft, "--json")["draft"]["send_email.body"]
+        settings = json.loads((at.folder / "detent.yaml").read_text())
+        settings["warranty"] = {"repair_warranty_months": 3}
+        (at.folder / "detent.yaml").write_text(json.dumps(settings))
+        at("review", "approve", draft)
+        assert at.sent() == []
+        (anew,) = at.waiting()
+        assert anew != draft
+        assert "warranty of 3 months" in at("review", "show", anew, "--json")["draft"]["send_email.body"]
+        at("review", "approve", anew)
+        assert "warranty of 3 months" in at.sent()[0]
+
+    def test_of_two_reviewers_one_decides(self, desk):
+        at = desk(review="person")
+        at("run", "warranty", "--once")
+        (draft,) = at.waiting()
+        program = [str(Path(sys.executable).parent / "detent"), "review"]
+        both = [
+            subprocess.Popen([*program, verdict, draft, "--by", verdict], stderr=subprocess.DEVNULL)
+            for verdict in ("approve", "handler")
+        ]
+        codes = sorted(each.wait() for each in both)
+        at("resume", "--all")
+        assert codes[0] == 0
+        assert len(at.sent()) == 1
+        record = at.record(*at.runs())
+        assert (PROMISE in at.sent()[0]) == (record["draft"]["verdict"] == "approved")
+
+    def test_a_refused_agent_is_told_the_rule_once_and_not_the_words(self, desk):
+        prompts: list[str] = []
+
+        def insisting(request: Any) -> dict[str, str]:
+            prompts.append(str(request["messages"][-1]["content"]))
+            asked = [message for message in request["messages"] if "body_draft" in str(message["content"])]
+            return promising({"messages": asked[:1]}, FORM)
+
+        at = desk(insisting, review="person")
+        at("run", "warranty", "--once")
+        assert at.waiting() == []
+        (told,) = [prompt for prompt in prompts if "money" in prompt]
+        assert told is prompts[1]
+        assert not any(word in told for word in ("EUR", "zł", "refunds.example", "dollar"))

@@ -338,15 +338,16 @@ def _say_demotions(workspace: Workspace, rows: list[StepFigures]) -> None:
 
 def _cells(row: StepFigures, kind: KindFigures, level: str | None, configured: str | None) -> list[str]:
     """One line of the table: no share without its number, its judge and its power."""
+    from detent.dispatch.draft_plants import judged_by
     from detent.insight.formatting import money
 
     agent, handler = _ms(row.agent_ms), _ms(row.handler_ms)
     return [
         f"{row.step} ({kind.kind})" if kind.kind else row.step,
-        ", ".join(kind.judges) or "–",
+        judged_by(kind.judges) or "–",
         f"{kind.n:,}",
         str(kind.wrong),
-        _power(row.power),
+        _power(kind.power),
         f"at most {kind.at_most:.1%}" if kind.at_most is not None else "not known",
         ", ".join(f"{what} {count}" for what, count in row.unusable.items()) or "–",
         ", ".join(f"{reason} {count}" for reason, count in row.fallbacks.items()) or "–",

@@ -1,4 +1,4 @@
-"""The commands `review list|show|approve|edit|handler`: what people decide about agents' drafts."""
+"""The commands `review` and `review list|show|approve|edit|handler|withdraw`: people decide about drafts."""
 
 from __future__ import annotations
 
@@ -7,171 +7,121 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detent.cli.options import By, Options, RunId, takes
+from detent.cli.options import By, Options, takes
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
     from detent.dispatch.draft import Draft
-    from detent.engine.ports import Store
-    from detent.kernel.entries import Held
-    from detent.kernel.run import Run
+    from detent.dispatch.draft_planting import ReadPlant
+    from detent.dispatch.draft_queue import QueuedDraft
 
-review = typer.Typer(
-    help="Read and decide on what agents wrote for people.",
-    no_args_is_help=True,
-)
+review = typer.Typer(help="Read and decide on what agents wrote for people.")
 
-
-def add(app: typer.Typer) -> None:
-    """Add the commands to the program."""
-    for command in (list_, show, approve, edit, handler):
-        review.command(name=command.__name__.rstrip("_"))(command)
-    app.add_typer(review, name="review", rich_help_panel="Act on runs")
-
-
-@takes("json", "store", "config")
-async def list_(options: Options) -> None:
-    """List the drafts that wait for a person, oldest first."""
-    from detent.cli.output import brief, clean, say, say_json, table
-    from detent.engine.journal_reader import load
-    from detent.engine.ports import RunQuery
-    from detent.kernel.errors import StoreMissing
-    from detent.kernel.status import Status
-
-    waiting: list[dict[str, Any]] = []
-    before: int | None = None
-    try:
-        async with options.workspace(looks=True).store() as store:
-            while True:
-                query = RunQuery(
-                    status=(Status.WAITING,), before=before, limit=1000, tolerant=True
-                )  # fmt: skip
-                page = await store.rows(query)
-                for row in page.rows:
-                    run = await load(store, row.id)
-                    waiting += [_entry(run, held) for held in _drafts(run)]
-                if (before := page.next) is None:
-                    break
-    except StoreMissing:
-        pass
-    waiting.reverse()
-    if options.json:
-        say_json({"drafts": waiting})
-    elif not waiting:
-        say("No drafts wait for a person.")
-    else:
-        table(
-            ("RUN", "STEP", "UNTIL"),
-            [
-                (item["run"], clean(item["step"]), brief(item["until"]) if item["until"] else "")
-                for item in waiting
-            ],
-        )
-
-
-def _entry(run: Run, held: Held) -> dict[str, Any]:
-    return {
-        "run": run.id, "step": str(held.about.get("step")), "hold": run.token(held.name),
-        "until": held.wake_at,
-    }  # fmt: skip
-
-
-def _drafts(run: Run) -> list[Held]:
-    from detent.dispatch.draft import REVIEW
-
-    return [held for held in run.holds.values() if held.why == REVIEW and "kept" in held.about]
-
-
-async def _waiting(workspace: Workspace, store: Store, prefix: str) -> tuple[Run, Held, Draft]:
-    """The draft of a run that waits for a person.
-
-    Raises:
-        RunStateError: no draft of the run waits, or its text was purged.
-    """
-    from detent.dispatch.draft import Draft
-    from detent.engine.journal_reader import load
-    from detent.kernel.errors import RunStateError
-    from detent.kernel.plain import decode
-
-    run = await load(store, await workspace.run_id(store, prefix))
-    drafts = _drafts(run)
-    if not drafts:
-        raise RunStateError(f"Run {run.id} has no draft that waits for a person. See: detent review list")
-    (held,) = drafts[:1]
-    raw = await store.blob(held.about["kept"]["$blob"])
-    if raw is None:
-        raise RunStateError(
-            f"The draft of run {run.id} was purged. Send the handler's text: detent review handler {run.id}"
-        )
-    return run, held, Draft.from_plain(decode(raw))
-
-
-@takes("json", "store", "config")
-async def show(options: Options, run: RunId) -> None:
-    """Show a draft by sentence beside the facts it was written from and the handler's text.
-
-    A sentence is known (the handler writes it too), supported (only words of the facts and of the handler's
-    text) or NEW. Phrases that may commit us to something are named; they decide nothing.
-    """
-    from detent.cli.output import clean, paint, say, say_json
-    from detent.dispatch.sentence_marks import SentenceMark, marked
-
-    workspace = options.workspace(looks=True)
-    async with workspace.store() as store:
-        found, held, draft = await _waiting(workspace, store, run)
-    by_place = {
-        place: marked(text, draft.own.get(place, ""), draft.facts) for place, text in draft.written.items()
-    }
-    if options.json:
-        marks = {place: [item.to_plain() for item in items] for place, items in by_place.items()}
-        say_json({**_entry(found, held), **draft.to_plain(), "sentences": marks})
-        return
-    say(paint(f"{found.id} {held.about.get('step')}", bold=True))
-    say("")
-    say("FACTS")
-    for key, value in draft.facts.items():
-        say(f"  {clean(key)}: {_one_line(value)}")
-    for problem in draft.problems:
-        say(f"REFUSED: {clean(problem)}")
-    for place, items in by_place.items():
-        say("")
-        say(f"DRAFT {clean(place)}")
-        for item in items:
-            mark = item.mark.value.upper() if item.mark is SentenceMark.NEW else item.mark.value
-            phrases = f"   [{', '.join(map(clean, item.phrases))}]" if item.phrases else ""
-            say(f"  {mark:<9} {clean(item.text)}{phrases}")
-        say("")
-        say(f"HANDLER {clean(place)}")
-        for line in draft.own.get(place, "(the handler writes no text here)").splitlines():
-            say(f"  {clean(line)}")
-    say("")
-    for verb in ("approve", "edit", "handler"):
-        say(f"  detent review {verb} {found.id}")
-
-
-def _one_line(value: Any) -> str:
-    from detent.cli.output import clean
-    from detent.kernel.plain import encode
-
-    text = value if isinstance(value, str) else encode(value)
-    return clean(" ".join(text.split()))
-
-
+DraftId = Annotated[
+    str, typer.Argument(metavar="DRAFT", help="Name of a draft in the queue, or its beginning; or a run.")
+]
 Seconds = Annotated[
     float | None, typer.Option("--seconds", metavar="N", min=0, help="How long the draft was on the screen.")
 ]
 
 
+def add(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    review.callback(invoke_without_command=True)(session)
+    for command in (list_, show, approve, edit, handler, withdraw):
+        review.command(name=command.__name__.rstrip("_"))(command)
+    app.add_typer(review, name="review", rich_help_panel="Act on runs")
+
+
+# -- the queue ----------------------------------------------------------------------------------------------
+
+
+@takes("json", "store", "config")
+async def list_(options: Options) -> None:
+    """List the drafts that wait for a person, oldest first; planted ones are among them."""
+    from detent.cli.output import brief, clean, say, say_json, table
+    from detent.cli.review_screen import HINT, entry_of
+
+    waiting = await _queue(options.workspace(looks=True))
+    if options.json:
+        say_json({"drafts": [entry_of(queued) for queued in waiting]})
+    elif not waiting:
+        say("No drafts wait for a person.")
+    else:
+        table(
+            ("DRAFT", "STEP", "SINCE", "UNTIL"),
+            [
+                (each.id, clean(each.step), brief(each.since), brief(each.until) if each.until else "")
+                for each in waiting
+            ],
+        )
+        say("")
+        say(HINT)
+
+
+async def _queue(workspace: Workspace) -> list[QueuedDraft]:
+    import time
+
+    from detent.dispatch.draft_queue import queue
+    from detent.kernel.errors import StoreMissing
+
+    try:
+        async with workspace.store() as store:
+            return await queue(store, time.time())
+    except StoreMissing:
+        return []
+
+
+async def _found(workspace: Workspace, name: str) -> tuple[QueuedDraft, Draft, ReadPlant | None]:
+    """The draft that waits under a name.
+
+    Raises:
+        RunStateError: none does, or its text was purged.
+    """
+    import time
+
+    from detent.dispatch.draft_queue import answered, find, read_draft
+
+    async with workspace.store() as store:
+        queued = await find(store, name, time.time())
+        if queued is None:
+            raise answered(name)
+        draft, plant = await read_draft(store, queued)
+    return queued, draft, plant
+
+
+@takes("json", "store", "config")
+async def show(options: Options, draft: DraftId) -> None:
+    """Show a draft with the message it answers, the facts and the handler's text.
+
+    A sentence is known (the handler writes it too), supported (only words of the facts and of the handler's
+    text) or NEW. Phrases that may commit us to something are named; they decide nothing.
+    """
+    from detent.cli.output import say, say_json
+    from detent.cli.review_screen import screen_plain, show_screen
+
+    queued, text, _ = await _found(options.workspace(looks=True), draft)
+    if options.json:
+        say_json(screen_plain(queued, text))
+        return
+    show_screen(queued, text)
+    for verb in ("approve", "edit", "handler"):
+        say(f"  detent review {verb} {queued.id}")
+
+
+# -- verdicts -----------------------------------------------------------------------------------------------
+
+
 @takes("detach", "json", "quiet", "project", "log")
-async def approve(options: Options, run: RunId, by: By = "person", seconds: Seconds = None) -> int:
+async def approve(options: Options, draft: DraftId, by: By = "person", seconds: Seconds = None) -> int:
     """Use a draft as it is."""
-    return await _decide(options, run, {"verdict": "approve", "seconds": seconds}, by, "approved")
+    return await _decide(options, draft, {"verdict": "approve", "seconds": seconds}, by)
 
 
 @takes("detach", "json", "quiet", "project", "log")
 async def edit(
     options: Options,
-    run: RunId,
+    draft: DraftId,
     file: Annotated[
         Path | None,
         typer.Option("--file", metavar="FILE", help="The text to use; without it, $EDITOR opens."),
@@ -180,6 +130,23 @@ async def edit(
     seconds: Seconds = None,
 ) -> int:
     """Use another text in the draft's place; one that breaks the hard contract waits again."""
+    from detent.kernel.errors import ConfigurationError
+
+    workspace = options.workspace()
+    queued, shown, _ = await _found(workspace, draft)
+    if file is None:
+        text = _edited(shown)
+    else:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"--file {file} cannot be read: {error}.") from None
+    answer = {"verdict": "edit", "texts": {next(iter(shown.written)): text}, "seconds": seconds}
+    return await _decide(options, queued.id, answer, by)
+
+
+def _edited(draft: Draft) -> str:
+    """The text of a draft after a person has edited it in $EDITOR."""
     import os
     import sys
 
@@ -187,27 +154,16 @@ async def edit(
 
     from detent.kernel.errors import ConfigurationError
 
-    workspace = options.workspace()
-    async with workspace.store() as store:
-        found, _, draft = await _waiting(workspace, store, run)
-    place = next(iter(draft.written))
-    if file is not None:
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"--file {file} cannot be read: {error}.") from None
-    elif sys.stdin.isatty() and (os.environ.get("VISUAL") or os.environ.get("EDITOR")):
-        text = open_editor(draft.written[place]) or draft.written[place]
-    else:
+    if not (sys.stdin.isatty() and (os.environ.get("VISUAL") or os.environ.get("EDITOR"))):
         raise ConfigurationError("Give the text to use with --file FILE, or set $EDITOR on a terminal.")
-    answer = {"verdict": "edit", "texts": {place: text}, "seconds": seconds}
-    return await _decide(options, found.id, answer, by, "edited")
+    text = next(iter(draft.written.values()))
+    return open_editor(text) or text
 
 
 @takes("detach", "json", "quiet", "project", "log")
 async def handler(
     options: Options,
-    run: RunId,
+    draft: DraftId,
     because: Annotated[
         str | None,
         typer.Option("--because", metavar="KIND", help="claim, tone, incomplete, language or other."),
@@ -216,6 +172,12 @@ async def handler(
     seconds: Seconds = None,
 ) -> int:
     """Use the handler's text in the draft's place."""
+    return await _decide(
+        options, draft, {"verdict": "handler", "because": _fault(because), "seconds": seconds}, by
+    )
+
+
+def _fault(because: str | None) -> str | None:
     from detent.dispatch.draft import DraftFault
     from detent.kernel.errors import ConfigurationError, nearest
 
@@ -225,26 +187,135 @@ async def handler(
             f"--because takes {', '.join(kinds[:-1])} or {kinds[-1]}, not '{because}'."
             f"{nearest(because, kinds)}"
         )
-    answer = {"verdict": "handler", "because": because, "seconds": seconds}
-    return await _decide(options, run, answer, by, "sent as the handler writes it")
+    return because
 
 
-async def _decide(options: Options, run: str, answer: dict[str, Any], by: str, done: str) -> int:
+_DONE = {"approve": "approved", "edit": "edited", "handler": "sent as the handler writes it"}
+
+
+async def _decide(options: Options, name: str, answer: dict[str, Any], by: str) -> int:
+    """Give a person's verdict on a draft; what was planted is named, and nothing of it is sent."""
+    from detent.cli.output import clean, say, say_json
     from detent.cli.resume import see_through
+    from detent.dispatch.draft_queue import judge_plant
     from detent.kernel.errors import HoldNotOpen, RunStateError
 
     workspace = options.workspace()
-    async with workspace.store() as store:
-        found, held, draft = await _waiting(workspace, store, run)
+    queued, draft, plant = await _found(workspace, name)
     if answer["verdict"] == "handler" and not draft.own:
-        raise RunStateError(f"The step of run {found.id} has no handler's text. Approve or edit the draft.")
-    token = found.token(held.name)
+        raise RunStateError(f"There is no handler's text for draft {queued.id}. Approve or edit it.")
     plain = {key: value for key, value in answer.items() if value is not None}
+    if plant is not None:
+        caught = plant.is_caught_by(plain)
+        async with workspace.store() as store:
+            planted, noticed = await judge_plant(store, queued, by, caught)
+        if options.json:
+            told = {"sort": plant.sort, "before": plant.before, "after": plant.after, "caught": caught}
+            say_json({"id": queued.id, "planted": told})
+            return 0
+        say(clean(f"Draft {queued.id} was planted ({plant.sort}): {plant.what}. Nothing was sent."))
+        say(clean(f"You {'noticed' if caught else 'missed'} it. {by}: {noticed} of {planted} noticed."))
+        return 0
 
     async def act(engine: Any, run_id: str) -> None:
         try:
-            await engine.release(run_id, plain, hold=token, by=by, drive=not options.detach)
+            await engine.release(run_id, plain, hold=queued.hold, by=by, drive=not options.detach)
         except HoldNotOpen as error:
             raise RunStateError(error.why) from None
 
-    return await see_through(workspace, found.id, act, options, done=done)
+    return await see_through(workspace, queued.run, act, options, done=_DONE[answer["verdict"]])
+
+
+@takes("json", "store", "config")
+async def withdraw(
+    options: Options,
+    draft: Annotated[str, typer.Argument(metavar="DRAFT", help="A planted draft that was approved.")],
+    by: By = "person",
+) -> None:
+    """Call a planted claim right that another person approved: it counts for nobody."""
+    from detent.cli.output import clean, say, say_json
+    from detent.dispatch import draft_queue
+
+    async with options.workspace().store() as store:
+        missed = await draft_queue.withdraw(store, draft, by)
+    if options.json:
+        say_json({"id": missed.id, "sort": missed.sort, "approved_by": missed.by, "withdrawn_by": by})
+    else:
+        say(
+            clean(
+                f"The claim of draft {missed.id} ({missed.sort}) is withdrawn; {missed.by} did not miss it."
+            )
+        )
+
+
+# -- one after another --------------------------------------------------------------------------------------
+
+
+@takes("detach", "quiet", "project", "log")
+async def session(options: Options, context: typer.Context, by: By = "person") -> int:
+    """Read and decide on what agents wrote for people.
+
+    Without a command, the drafts are shown one after another, and how long each was on the screen is kept:
+    a approves, e edits, h sends the handler's text (h claim: and says why), s skips, q ends.
+    """
+    import sys
+    import time
+
+    from detent.cli.output import say, warn
+    from detent.cli.review_screen import HINT, show_screen
+    from detent.kernel.errors import ConfigurationError, RunStateError
+
+    if context.invoked_subcommand is not None:
+        return 0
+    workspace, skipped, code = options.workspace(), set[str](), 0
+    said_hint = False
+    while True:
+        waiting = [queued for queued in await _queue(workspace) if queued.id not in skipped]
+        if not waiting:
+            say("No drafts wait for a person." if not skipped else "No other drafts wait for a person.")
+            return code
+        if not said_hint:
+            say(HINT)
+            said_hint = True
+        say("")
+        try:
+            queued, draft, _ = await _found(workspace, waiting[0].id)
+        except RunStateError as error:  # answered by another person meanwhile, or purged
+            warn(str(error))
+            skipped.add(waiting[0].id)
+            continue
+        show_screen(queued, draft)
+        began = time.monotonic()
+        while True:
+            print("[a]pprove [e]dit [h]andler [s]kip [q]uit: ", end="", file=sys.stderr, flush=True)
+            line = sys.stdin.readline()
+            key, _, because = line.strip().partition(" ")
+            if not line or key == "q":
+                return code
+            if key == "s":
+                skipped.add(queued.id)
+                break
+            try:
+                answer = _answer(key, because.strip() or None, draft)
+            except ConfigurationError as error:
+                warn(str(error))
+                continue
+            if answer is None:
+                continue
+            answer["seconds"] = round(time.monotonic() - began, 1)
+            try:
+                code = max(code, await _decide(options, queued.id, answer, by))
+            except RunStateError as error:
+                warn(str(error))
+            break
+
+
+def _answer(key: str, because: str | None, draft: Draft) -> dict[str, Any] | None:
+    """The verdict that a key stands for; None for one that has no meaning."""
+    if key == "a":
+        return {"verdict": "approve"}
+    if key == "h":
+        return {"verdict": "handler", "because": _fault(because)}
+    if key == "e":
+        return {"verdict": "edit", "texts": {next(iter(draft.written)): _edited(draft)}}
+    return None

@@ -73,6 +73,8 @@ class AgentSide:
     """Where the step writes text for people: an argument of an effect (`send_email.body`) or a pointer to a
     field of the output (`/summary`). No comparison and no validator judges it: a person reads it, or the
     handler's text is used."""
+    answers: Callable[[Any], str] | None = None
+    """The message that the step's prose answers, for the person who reviews it: takes the step's context."""
     text_contract: Callable[[Any, Outcome], Any] | None = None
     """The hard contract of an outcome whose text a person has edited: takes the step's context and the
     outcome, and gives the problems."""

@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from detent.dispatch.autonomy import AutonomyLevel, FallbackReason
+from detent.dispatch.draft_plants import DraftPlants, power_behind
 from detent.dispatch.evidence import (
     HARD_REASONS,
     Demotion,
@@ -101,6 +102,8 @@ class StoredEvidence:
     """By the step's qualified name and the check's fingerprint."""
     demotions: Mapping[str, int] = field(default_factory=dict)
     """How often each step was lowered in the last 90 days."""
+    plants: Mapping[str, DraftPlants] = field(default_factory=dict)
+    """Planted drafts, by the step's qualified name and the check's fingerprint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,8 @@ class KindFigures:
     judges: Mapping[str, int]
     could_be: AutonomyLevel | None
     why_not: str | None
+    power: Power | None = None
+    """The power of those who judged."""
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -572,10 +577,15 @@ class _Sums:
             level = demotion.level
         step = self.series.step
         standing = stored.standings.get(f"{step}/{self.mark}", Standing())
-        power = stored.powers.get(f"{step}/{self.series.check}")
+        check = f"{step}/{self.series.check}"
+        check_power, plants = stored.powers.get(check), stored.plants.get(check)
         lowered = stored.demotions.get(step, 0)
+
+        def power_of(kind: str) -> Power | None:
+            return power_behind(dict(standing.tally(kind).judges), check_power, plants)
+
         kinds = tuple(
-            _kind_figures(kind, standing, rules, level, power, cap, lowered)
+            _kind_figures(kind, standing, rules, level, power_of(kind), cap, lowered)
             for kind in (sorted(standing.kinds) or [""])
         )
         # The settings raise a step as a whole; a kind that has not earned the level stays gated.
@@ -589,7 +599,7 @@ class _Sums:
             unusable=dict(sorted(self.unusable.items())),
             soft=self.soft,
             standing=standing,
-            power=power,
+            power=best.power,
             kinds=kinds,
             agent_ms=self.agent_ms.value(),
             handler_ms=self.handler_ms.value(),
@@ -622,7 +632,7 @@ def _kind_figures(
     known = power is not None and power.caught and tally.n
     return KindFigures(
         kind, tally.n, tally.wrong, tally.at_most(rules, power) if known and power is not None else None,
-        dict(tally.judges), could_be, why_not,
+        dict(tally.judges), could_be, why_not, power,
     )  # fmt: skip
 
 

@@ -125,6 +125,8 @@ class Draft:
     language: str | None = None
     problems: Sequence[str] = ()
     """What the hard contract has against a person's edit of it."""
+    answers: str = ""
+    """The message that it answers."""
     edition: int = 0
     """How often a person has decided on it and was refused."""
 
@@ -138,7 +140,7 @@ class Draft:
         """As it is kept beside the journal."""
         plain = {
             "draft": dict(self.written), "handler": dict(self.own), "facts": dict(self.facts),
-            "language": self.language, "problems": list(self.problems),
+            "language": self.language, "problems": list(self.problems), "answers": self.answers,
         }  # fmt: skip
         return {name: value for name, value in plain.items() if value}
 
@@ -147,7 +149,7 @@ class Draft:
         """Read back what `to_plain` wrote."""
         return cls(
             plain.get("draft") or {}, plain.get("handler") or {}, plain.get("facts") or {},
-            plain.get("language"), tuple(plain.get("problems") or ()),
+            plain.get("language"), tuple(plain.get("problems") or ()), str(plain.get("answers") or ""),
         )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from detent.dispatch.draft import REVIEW, Draft, DraftVerdict, Review, with_text
 from detent.engine.calls import call
 from detent.engine.outcome import Hold
 from detent.engine.trial_context import TrialContext
-from detent.kernel.plain import decode, encode
+from detent.kernel.plain import decode, encode, to_plain
 
 if TYPE_CHECKING:
     from detent.dispatch.gate import Side
@@ -30,6 +30,23 @@ class DraftReview:
         """The draft that waits: the agent's, or an edit of it that breaks the contract."""
         self.by: tuple[str, float] | None = None
         """Who has decided, and when."""
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        ctx: StepContext,
+        written: Mapping[str, str],
+        own: Mapping[str, str],
+        inputs: Mapping[str, Any],
+    ) -> DraftReview:
+        """The review of an agent's text beside the handler's."""
+        language, answers = ctx.data.get("language"), agent_side(plan.step).answers
+        draft = Draft(
+            written, own, to_plain(inputs), language if isinstance(language, str) else None,
+            answers="" if answers is None else answers(ctx),
+        )  # fmt: skip
+        return cls(plan, ctx, draft)
 
     async def decision(self, side: Side) -> Review | None:
         """What a person has decided; None while nobody has.

@@ -96,17 +96,27 @@ class EvidenceRules:
     """Whether steps are lowered automatically."""
     floor: AutonomyLevel = AutonomyLevel.OPERATOR
     """The lowest level that a step is automatically lowered to."""
+    plant: float = 0.1
+    """The share of planted drafts among those that people review."""
+    plant_first: float = 0.5
+    """The share until `plant_until` were planted, while the power of the reviewers is first measured."""
+    plant_until: int = 40
 
     def __post_init__(self) -> None:
         problems = [
             f"{name} is {value!r}; a whole number of at least {least} is needed"
-            for name, least in (("audit_per_day", 0), ("recheck", 0), ("min_days", 1))
+            for name, least in (("audit_per_day", 0), ("recheck", 0), ("min_days", 1), ("plant_until", 0))
             if not _counts(value := getattr(self, name), least)
         ]
         problems += [
             f"{name} is {value!r}; a share between 0 and 1 is needed"
             for name in ("min_power", "max_unusable")
             if not _is_share(value := getattr(self, name))
+        ]
+        problems += [
+            f"{name} is {value!r}; a share of at most one half is needed: nobody reads planted drafts alone"
+            for name in ("plant", "plant_first")
+            if not (_is_share(value := getattr(self, name)) and value <= 0.5)
         ]
         for name, shares in (("tolerate", self.tolerate), ("audit", self.audit)):
             problems += [
@@ -182,6 +192,10 @@ class Power(NamedTuple):
     planted: int
     caught: int
     sort: str = ""
+    reviewer: str = ""
+    """The person who caught the smallest share, where persons judge and it is theirs that is smallest."""
+    least: float | None = None
+    """The smallest share, of any sort and of any reviewer; None: that of all."""
 
     @property
     def share(self) -> float:

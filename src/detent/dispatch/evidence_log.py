@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.agreement import StoredEvidence
 from detent.dispatch.autonomy import AutonomyLevel
+from detent.dispatch.draft_plants import PLANTS, DraftPlants, power_behind
 from detent.dispatch.evidence import (
     DEMOTED,
     DEMOTIONS,
@@ -168,12 +169,13 @@ class EvidenceLog:
         """All that follows from verdicts of one series."""
         first, rules = several[0], self.rules
         store = first.driver.engine.store
-        power = await power_of(store, first.step, first.series)
+        check = await power_of(store, first.step, first.series)
+        plants = await plants_of(store, first.step, first.series)
         changes = _Changes(MarkSet(store), first.driver)
         for counted in several:
-            standing, consequence = Standing.from_plain(await changes.marks.get(key)).after(
-                counted.seen, rules, power
-            )
+            standing = Standing.from_plain(await changes.marks.get(key))
+            power = power_behind(standing.judges, check, plants)
+            standing, consequence = standing.after(counted.seen, rules, power)
             changes.marks.put(key, standing.to_plain())
             if counted.seen.kind or counted.seen.level >= AutonomyLevel.CONSULTANT:
                 changes.judged.append((counted, standing, power))
@@ -288,11 +290,18 @@ async def power_of(store: Store, step: str, series: dict[str, Any]) -> Power | N
     return Power.from_plain(mark)
 
 
+async def plants_of(store: Store, step: str, series: dict[str, Any]) -> DraftPlants | None:
+    """The planted drafts that persons who judge a series were shown; None without any."""
+    mark, _ = await store.mark(f"{PLANTS}{step}/{series.get('check')}")
+    return None if mark is None else DraftPlants.from_plain(mark)
+
+
 async def stored_evidence(store: Store, now: float) -> StoredEvidence:
     """What the store keeps about agents besides journals."""
     standings = await store.marks(EVIDENCE)
     powers = await store.marks(POWER)
     lowered = await store.marks(DEMOTED)
+    planted = await store.marks(PLANTS)
     return StoredEvidence(
         {key.removeprefix(EVIDENCE): Standing.from_plain(mark) for key, mark in standings.items()},
         {
@@ -301,6 +310,7 @@ async def stored_evidence(store: Store, now: float) -> StoredEvidence:
             if (power := Power.from_plain(mark)) is not None
         },
         {key.removeprefix(DEMOTED): len(recent(times, now)) for key, times in lowered.items()},
+        {key.removeprefix(PLANTS): DraftPlants.from_plain(mark) for key, mark in planted.items()},
     )
 
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.after_effects import AfterEffects
 from detent.dispatch.agent import AgentVisit, Asked
-from detent.dispatch.agent_side import agent_side, highest_level
+from detent.dispatch.agent_side import highest_level
 from detent.dispatch.answer_judge import AnswerJudge, whole
 from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, ProsePolicy, StepMode
-from detent.dispatch.draft import Draft, DraftVerdict, Review, texts_of, with_texts
+from detent.dispatch.draft import DraftVerdict, Review, texts_of, with_texts
+from detent.dispatch.draft_planting import DraftPlanting
 from detent.dispatch.draft_review import DraftReview
 from detent.dispatch.executor import PlayedExecutor, StepExecutor
 from detent.dispatch.executor_errors import DispatchError
@@ -39,7 +40,7 @@ from detent.engine.step_failures import StepFailed
 from detent.engine.trial_context import CannotCheck, TrialContext, TrialPaused
 from detent.kernel.entries import Body, Recorded
 from detent.kernel.errors import BudgetExceededError
-from detent.kernel.plain import digest, to_plain
+from detent.kernel.plain import digest
 
 if TYPE_CHECKING:
     from detent.dispatch.evidence_log import EvidenceLog
@@ -324,7 +325,7 @@ class Execution:
         assert self.agent_side is not None
         await self.driver.log.flush()
         side = self.agent_side
-        reviewed = self.plan.config.review is not None or not agent_side(self.step).handled
+        reviewed = self.plan.reviewed
         try:
             own = texts_of(self.step, await self.own_code.side_after(asked.proposal.acts))
         except (CannotCheck, TrialPaused):
@@ -332,9 +333,7 @@ class Execution:
         own = {place: text for place, text in own.items() if place in written}
         if own == written:
             return await self._answered(asked, await self.judge.answer(asked.proposal, side))
-        language = self.ctx.data.get("language")
-        facts, language = to_plain(self.inputs), language if isinstance(language, str) else None
-        review = DraftReview(self.plan, self.ctx, Draft(written, own, facts, language))
+        review = DraftReview.of(self.plan, self.ctx, written, own, self.inputs)
         trusted = self.level in (AutonomyLevel.CONSULTANT, AutonomyLevel.APPROVER)
         if not reviewed and (trusted or own.keys() != written.keys()):
             return await self._unread(asked, review)
@@ -342,6 +341,10 @@ class Execution:
         if not judgement.accepted:
             return await self._answered(asked, judgement)
         decision = await review.decision(side) if reviewed else Review(DraftVerdict.UNJUDGED, own)
+        if reviewed:
+            await DraftPlanting(self.plan, self.ctx, self.driver, self.evidence).follow(
+                review, decision, side
+            )
         if decision is None:
             self.say(logger.info, "dispatch.draft_held", autonomy=self.level.value, attempts=asked.attempts)
             outcome = Outcome(hold=review.hold(self.driver.clock.now()))

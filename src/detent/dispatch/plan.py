@@ -135,6 +135,12 @@ class Plan:
         return agent_side(self.step).role is AgentRole.REQUIRED
 
     @property
+    def reviewed(self) -> bool:
+        """A person reads what an agent writes for people in this step."""
+        side = agent_side(self.step)
+        return bool(side.prose) and (self.resolved.config.review is not None or not side.handled)
+
+    @property
     def step_type(self) -> str:
         """The flow's own word for the kind of the step, in events; `python` in flows without kinds."""
         kind: str = self.step.metadata.get("type", "python")
@@ -220,15 +226,17 @@ class Plan:
     def check_fingerprint(self) -> str:
         """Changes with the check that judges an agent's answer, and with the declared kinds."""
         side = agent_side(self.step)
-        return digest(
-            [
-                self.handler_fingerprint,
-                *(_code(part) for part in (self.step.validator, side.kind)),
-                repr(self.step.compare),
-                side.validated,
-            ],
-            12,
-        )
+        parts = [
+            self.handler_fingerprint,
+            *(_code(part) for part in (self.step.validator, side.kind)),
+            repr(self.step.compare),
+            side.validated,
+        ]
+        if self.reviewed:
+            from detent.dispatch.planted_drafts import MUTATIONS  # only needed where people judge
+
+            parts += ["person", MUTATIONS]
+        return digest(parts, 12)
 
     @cached_property
     def sampling_fingerprint(self) -> str:

@@ -16,8 +16,9 @@ from detent.dispatch.agent_side import agent_side
 from detent.dispatch.autonomy import FallbackReason, StepMode
 from detent.dispatch.config import AGENT_TIMEOUT
 from detent.dispatch.draft import texts_of, with_texts
+from detent.dispatch.draft_plants import REVIEWER
 from detent.dispatch.due_comparison import no_longer_due
-from detent.dispatch.evidence import COMPARISON, Verdict, judge_of, verdict_of, verdict_of_shadow
+from detent.dispatch.evidence import COMPARISON, PERSON, Verdict, judge_of, verdict_of, verdict_of_shadow
 from detent.dispatch.evidence_log import Counted
 from detent.dispatch.execution import Answer, Execution
 from detent.dispatch.matching import normal
@@ -224,7 +225,7 @@ class Shadow:
         """What the visit itself says about the agent."""
         if (verdict := verdict_of(record)) is None:
             return None
-        return await self._counted(verdict, dict(record.get("series") or {}), judge=judge_of(record))
+        return await self._counted(verdict, dict(record.get("series") or {}), judge=_judge(record))
 
     async def _counted_by_comparison(
         self, note: Mapping[str, Any], record: Mapping[str, Any]
@@ -253,6 +254,12 @@ class Shadow:
             seen, plan.qualified, handled, series, driver, execution.say,
             execution.agent_fingerprint, execution.trust.audited_share(execution.usual_level), audit,
         )  # fmt: skip
+
+
+def _judge(record: Mapping[str, Any]) -> str | None:
+    """The judge of a visit; of a person who read a draft, the name too, because power is a person's own."""
+    judge, draft = judge_of(record), record.get("draft") or {}
+    return f"{REVIEWER}{draft.get('by') or ''}" if judge == PERSON else judge
 
 
 def _judged(judgement: gate.Judgement) -> dict[str, Any]:

@@ -225,6 +225,15 @@ class Standing:
         """The judged visits of a kind."""
         return self.kinds.get(kind, NOTHING_YET)
 
+    @property
+    def judges(self) -> dict[str, int]:
+        """Who has judged, and how many visits."""
+        sums: dict[str, int] = {}
+        for tally in self.kinds.values():
+            for judge, count in tally.judges:
+                sums[judge] = sums.get(judge, 0) + count
+        return sums
+
     def anew(self, at: float) -> Standing:
         """A further attempt, from nothing."""
         return Standing(since=at, attempt=self.attempt + 1)
@@ -366,9 +375,13 @@ def _missing(
     if power is None:
         return "no power measured"
     if not power.caught:
+        if power.reviewer:
+            return f"{power.reviewer} noticed none of {power.planted} planted drafts"
         return "the check refuses nothing"
-    if power.share < rules.min_power:
-        return f"power {power.share:.2f} ({power.sort or 'planted'}), {rules.min_power:.2f} wanted"
+    least = power.share if power.least is None else power.least
+    if least < rules.min_power:
+        where = power.reviewer or power.sort or "planted"
+        return f"power {least:.2f} ({where}), {rules.min_power:.2f} wanted"
     if not tally.carries(rules, above, power):
         rate, wanted = tally.at_most(rules, power), rules.tolerate.at(above)
         return f"at most {rate:.1%}, {wanted:.1%} wanted"

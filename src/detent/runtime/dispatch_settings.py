@@ -331,6 +331,7 @@ class _Reading:
 
 EVIDENCE_SETTINGS = (
     "risk", "min_power", "audit_per_day", "recheck", "harm", "patience", "min_days", "max_unusable",
+    "plant", "plant_first", "plant_until",
 )  # fmt: skip
 """Keys of the heading `autonomy` that are rules of evidence by the same name."""
 

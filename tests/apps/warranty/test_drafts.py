@@ -10,6 +10,8 @@ import asyncio
 import json
 import os
 import re
+import subprocess
+import sys
 import time
 from email import message_from_bytes
 from email.policy import default
@@ -22,6 +24,7 @@ from detent.adapters.stores.sqlite import SQLiteStore
 from detent.apps.warranty.domain.coverage import device_of
 from detent.apps.warranty.tools.registry import Registry
 from detent.cli.main import run as detent
+from detent.dispatch.draft import Draft
 from detent.dispatch.evidence import Verdict, verdict_of
 from detent.engine.journal_reader import read
 from tests.apps.warranty.correspondence import text_of
@@ -50,6 +53,7 @@ class Desk:
         settings = {
             "models": {"house": {"kind": "vllm", "base_url": f"{url}/v1", "model_id": "tiny"}},
             "model": {"provider": "house"},
+            "autonomy": step.pop("trust", {}),
             "steps": {STEP: {"mode": "agent", **step}},
         }
         (folder / "detent.yaml").write_text(json.dumps(settings))
@@ -80,7 +84,7 @@ class Desk:
         ]
 
     def waiting(self) -> list[str]:
-        return [item["run"] for item in self("review", "list", "--json")["drafts"]]
+        return [item["id"] for item in self("review", "list", "--json")["drafts"]]
 
     def runs(self) -> list[str]:
         return [row["id"] for row in self("runs", "--json")["runs"]]
@@ -175,34 +179,34 @@ class TestAPersonReadsIt:
     def test_it_is_shown_by_sentence_beside_the_handlers_text(self, desk):
         at = desk(review="person")
         at("run", "warranty", "--once")
-        (run,) = at.waiting()
-        shown = at("review", "show", run, "--json")
+        (draft,) = at.waiting()
+        shown = at("review", "show", draft, "--json")
         (sentences,) = shown["sentences"].values()
         assert {"text": PROMISE, "mark": "new", "phrases": ["settled", "money back"]} in sentences
         assert any(item["mark"] == "known" for item in sentences)
         assert shown["facts"]["serial_number"] == "PX2-55910"
         assert "settled" not in shown["handler"]["send_email.body"]
-        assert PROMISE in at("review", "show", run)
+        assert PROMISE in at("review", "show", draft)
 
     @pytest.mark.parametrize("level", ["collaborator", "consultant", "approver"])
     def test_approved_it_is_sent_and_agrees(self, desk, level):
         at = desk(review="person", autonomy=level)
         at("run", "warranty", "--once")
-        (run,) = at.waiting()
-        at("review", "approve", run, "--by", "Ada", "--seconds", "31")
+        (draft,) = at.waiting()
+        at("review", "approve", draft, "--by", "Ada", "--seconds", "31")
         assert PROMISE in at.sent()[0]
-        record = at.record(run)
-        draft = record["draft"]
-        assert (draft["verdict"], draft["by"], draft["seconds"]) == ("approved", "Ada", 31)
+        record = at.record(*at.runs())
+        kept = record["draft"]
+        assert (kept["verdict"], kept["by"], kept["seconds"]) == ("approved", "Ada", 31)
         assert verdict_of(record) is Verdict.AGREED
 
     def test_the_handlers_text_is_sent_in_its_place_and_differs(self, desk):
         at = desk(review="person")
         at("run", "warranty", "--once")
-        (run,) = at.waiting()
-        at("review", "handler", run, "--because", "claim")
+        (draft,) = at.waiting()
+        at("review", "handler", draft, "--because", "claim")
         assert "settled" not in at.sent()[0]
-        record = at.record(run)
+        record = at.record(*at.runs())
         assert (record["draft"]["verdict"], record["draft"]["because"]) == ("handler", "claim")
         assert verdict_of(record) is Verdict.DIFFERED
 
@@ -217,27 +221,28 @@ class TestAPersonReadsIt:
     def test_an_edit_differs_if_a_claim_changed(self, desk, change, verdict, counts):
         at = desk(review="person")
         at("run", "warranty", "--once")
-        (run,) = at.waiting()
-        text = change(at("review", "show", run, "--json")["draft"]["send_email.body"])
+        (draft,) = at.waiting()
+        text = change(at("review", "show", draft, "--json")["draft"]["send_email.body"])
         Path("edited.txt").write_text(text)
-        at("review", "edit", run, "--file", "edited.txt")
+        at("review", "edit", draft, "--file", "edited.txt")
         assert (PROMISE in at.sent()[0]) == (PROMISE in text)
-        record = at.record(run)
+        record = at.record(*at.runs())
         assert (record["draft"]["verdict"], verdict_of(record)) == (verdict, counts)
-        assert "Good day" not in str(at.journal(run))
+        assert "Good day" not in str(at.journal(*at.runs()))
 
     def test_an_edit_that_breaks_the_contract_waits_again(self, desk):
         """A tired person is no way around the hard contract."""
         at = desk(review="person")
         at("run", "warranty", "--once")
-        (run,) = at.waiting()
+        (draft,) = at.waiting()
         Path("edited.txt").write_text("Hello, write to www.refunds.example about it, they will know you.")
-        at("review", "edit", run, "--file", "edited.txt")
+        at("review", "edit", draft, "--file", "edited.txt")
         assert at.sent() == []
-        assert at("review", "show", run, "--json")["problems"]
-        at("review", "approve", run)
+        (again,) = at.waiting()
+        assert at("review", "show", again, "--json")["problems"]
+        at("review", "approve", again)
         assert at.sent() == []
-        at("review", "handler", run)
+        at("review", "handler", *at.waiting())
         assert "refunds" not in at.sent()[0]
 
     def test_a_draft_that_breaks_the_contract_never_waits(self, desk):
@@ -249,9 +254,9 @@ class TestAPersonReadsIt:
     def test_it_is_answered_once(self, desk):
         at = desk(review="person")
         at("run", "warranty", "--once")
-        (run,) = at.waiting()
-        at("review", "approve", run)
-        at("review", "handler", run, code=2)
+        (draft,) = at.waiting()
+        at("review", "approve", draft)
+        at("review", "handler", draft, code=2)
         assert len(at.sent()) == 1
 
     def test_nobody_in_time_sends_the_handlers_text_unjudged(self, desk):
@@ -259,7 +264,65 @@ class TestAPersonReadsIt:
         at("run", "warranty", "--once")
         while at.waiting():
             at("resume", "--all")
-        (run,) = at.runs()
         assert "settled" not in at.sent()[0]
-        record = at.record(run)
+        record = at.record(*at.runs())
         assert (record["draft"]["verdict"], verdict_of(record)) == ("unjudged", Verdict.UNCHECKED)
+
+
+class TestWrongWays:
+    """Plausible implementations that would send what nobody has read."""
+
+    def test_an_approval_holds_for_one_draft_with_its_facts(self):
+        drafts = [
+            Draft({"send_email.body": "It ended."}, {"send_email.body": "Over."}, {"serial_number": serial})
+            for serial in ("PX2-55910", "PX2-55911")
+        ]
+        assert drafts[0].written == drafts[1].written
+        assert drafts[0].hold != drafts[1].hold
+
+    def test_facts_that_changed_since_the_draft_are_checked_when_it_is_sent(self, desk):
+        at = desk(review="person")
+        at("run", "warranty", "--once")
+        (draft,) = at.waiting()
+        assert "warranty of 6 months" in at("review", "show", draft, "--json")["draft"]["send_email.body"]
+        settings = json.loads((at.folder / "detent.yaml").read_text())
+        settings["warranty"] = {"repair_warranty_months": 3}
+        (at.folder / "detent.yaml").write_text(json.dumps(settings))
+        at("review", "approve", draft)
+        assert at.sent() == []
+        (anew,) = at.waiting()
+        assert anew != draft
+        assert "warranty of 3 months" in at("review", "show", anew, "--json")["draft"]["send_email.body"]
+        at("review", "approve", anew)
+        assert "warranty of 3 months" in at.sent()[0]
+
+    def test_of_two_reviewers_one_decides(self, desk):
+        at = desk(review="person")
+        at("run", "warranty", "--once")
+        (draft,) = at.waiting()
+        program = [str(Path(sys.executable).parent / "detent"), "review"]
+        both = [
+            subprocess.Popen([*program, verdict, draft, "--by", verdict], stderr=subprocess.DEVNULL)
+            for verdict in ("approve", "handler")
+        ]
+        codes = sorted(each.wait() for each in both)
+        at("resume", "--all")
+        assert codes[0] == 0
+        assert len(at.sent()) == 1
+        record = at.record(*at.runs())
+        assert (PROMISE in at.sent()[0]) == (record["draft"]["verdict"] == "approved")
+
+    def test_a_refused_agent_is_told_the_rule_once_and_not_the_words(self, desk):
+        prompts: list[str] = []
+
+        def insisting(request: Any) -> dict[str, str]:
+            prompts.append(str(request["messages"][-1]["content"]))
+            asked = [message for message in request["messages"] if "body_draft" in str(message["content"])]
+            return promising({"messages": asked[:1]}, FORM)
+
+        at = desk(insisting, review="person")
+        at("run", "warranty", "--once")
+        assert at.waiting() == []
+        (told,) = [prompt for prompt in prompts if "money" in prompt]
+        assert told is prompts[1]
+        assert not any(word in told for word in ("EUR", "zł", "refunds.example", "dollar"))

@@ -158,7 +158,8 @@ def warranty_flow(
     handlers.playbook = flow.playbook
     for name, step in list(flow.steps.items()):
         rule = TICKET_RULES if name == "03a-valid-warranty" else step.compare
-        flow.replace(name, replace(step, agent=replace(agent_side(step), private=True), compare=rule))
+        side = replace(agent_side(step), private=True, answers=lambda ctx: mail_of(ctx.data).text)
+        flow.replace(name, replace(step, agent=side, compare=rule))
     first, file = flow.steps.get(FIRST_STEP), flow.playbook.steps.get(FIRST_STEP)
     named = file is not None and file.conclude is None  # a project's own file without a form
     if folder is None and named and first is not None and first.conclude is not None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 from detent.dispatch.autonomy import AutonomyLevel
 from detent.dispatch.evidence import (
@@ -69,8 +70,7 @@ class Observation:
     """The visit's answer was counted before, when nobody had judged it."""
 
 
-@dataclass(frozen=True, slots=True)
-class InputFilter:
+class InputFilter(NamedTuple):
     """Remembers which inputs were judged, in 8 KB at most; it may take new inputs for old ones, rarely."""
 
     bits: int = 0
@@ -105,8 +105,7 @@ class InputFilter:
 _QUIET, _NO_INPUTS = Detector(), InputFilter()
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(NamedTuple):
     """The judged visits of one series and kind, in a few dozen bytes beside the filter of inputs."""
 
     n: int = 0
@@ -123,10 +122,6 @@ class Tally:
     """Days since the epoch with a judged visit, the latest ones."""
     inputs: InputFilter = _NO_INPUTS
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.wrong <= self.n <= self.judged:
-            raise ValueError(f"A tally of {self.wrong} wrong, {self.n} counted of {self.judged} cannot be.")
-
     @property
     def wrong(self) -> int:
         """Number of wrong answers."""
@@ -135,20 +130,19 @@ class Tally:
     def after(self, seen: Observation, q: float) -> Tally:
         """The tally with one more judged visit; `q` is the error rate that the detector guards."""
         wrong = seen.verdict is Verdict.DIFFERED
-        errors, inputs = dict(self.errors), self.inputs
-        known = bool(seen.inputs) and not wrong and inputs.has(seen.inputs)
+        errors, inputs, known = self.errors, self.inputs, False
         if wrong:
-            errors[seen.cost] = errors.get(seen.cost, 0) + 1
-        elif seen.inputs and not known:
-            inputs = inputs.plus(seen.inputs)
-        judges = dict(self.judges)
-        judges[seen.judge] = judges.get(seen.judge, 0) + 1
-        day = int(seen.at // DAY)
-        days = self.days if day in self.days else tuple(sorted((*self.days, day))[-DAYS:])
+            errors = _plus_one(errors, seen.cost)
+        elif seen.inputs:
+            known = inputs.has(seen.inputs)
+            inputs = inputs if known else inputs.plus(seen.inputs)
+        day, days = int(seen.at // DAY), self.days
+        if day not in days:
+            days = tuple(sorted((*days, day))[-DAYS:])
         return Tally(
-            self.n + (not known), tuple(sorted(errors.items())), self.judged + 1,
-            self.replayed + seen.replayed, self.detector.after(seen.cost if wrong else 0.0, q),
-            tuple(sorted(judges.items())), days, inputs,
+            self.n + (not known), errors, self.judged + 1, self.replayed + seen.replayed,
+            self.detector.after(seen.cost if wrong else 0.0, q), _plus_one(self.judges, seen.judge), days,
+            inputs,
         )  # fmt: skip
 
     def at_most(self, rules: EvidenceRules, power: Power) -> float:
@@ -179,12 +173,29 @@ class Tally:
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Tally:
         """Read back what `to_plain` wrote."""
-        return cls(
+        tally = cls(
             int(plain["n"]), tuple((float(cost), int(count)) for cost, count in plain["errors"]),
             int(plain["judged"]), int(plain["replayed"]), Detector(tuple(map(float, plain["detector"]))),
             tuple(sorted(plain["judges"].items())), tuple(plain["days"]),
             InputFilter.from_plain(plain["inputs"]),
         )  # fmt: skip
+        if not 0 <= tally.wrong <= tally.n <= tally.judged:
+            raise ValueError(
+                f"A tally of {tally.wrong} wrong, {tally.n} counted of {tally.judged} cannot be."
+            )
+        return tally
+
+
+_Key = TypeVar("_Key", str, float)
+
+
+def _plus_one(counts: tuple[tuple[_Key, int], ...], key: _Key) -> tuple[tuple[_Key, int], ...]:
+    """Sorted counts with one more under a key."""
+    if len(counts) == 1 and counts[0][0] == key:
+        return ((key, counts[0][1] + 1),)
+    each = dict(counts)
+    each[key] = each.get(key, 0) + 1
+    return tuple(sorted(each.items()))
 
 
 class Consequence(NamedTuple):
@@ -203,11 +214,10 @@ VERSION = 2
 
 def gathered_at(level: AutonomyLevel) -> AutonomyLevel:
     """The level whose evidence a verdict is: a shadow beside the handler counts like a gated answer."""
-    return max(level, AutonomyLevel.COLLABORATOR)
+    return AutonomyLevel.COLLABORATOR if level is AutonomyLevel.OPERATOR else level
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """The evidence of one series, since it last began anew."""
 
     level: AutonomyLevel = AutonomyLevel.COLLABORATOR
@@ -219,7 +229,7 @@ class Standing:
     """The tolerated errors when it began."""
     answers: str = ""
     """Fate of the latest answers as letters, newest last."""
-    kinds: Mapping[str, Tally] = field(default_factory=dict)
+    kinds: Mapping[str, Tally] = MappingProxyType({})
 
     def tally(self, kind: str = "") -> Tally:
         """The judged visits of a kind."""
@@ -246,18 +256,18 @@ class Standing:
         if standing.tolerate is None or standing.level is not level:
             # A level is to be carried by what was seen at the level below it, since the step came there.
             standing = Standing(level, seen.at, standing.attempt, rules.tolerate)
+        answers, kinds, mean = standing.answers, standing.kinds, 0.0
         if not seen.afterwards:
-            answers = (standing.answers + _LETTERS[seen.verdict])[-ANSWERS:]
-            standing = replace(standing, answers=answers)
+            answers = (answers + _LETTERS[seen.verdict])[-ANSWERS:]
+        kind = standing.kind_of(seen.kind)
         if seen.verdict.judges:
-            kind = standing.kind_of(seen.kind)
             q = rules.tolerate.at(level) * (1.0 if power is None else max(power.low(rules), 0.01))
             tally = standing.tally(kind).after(seen, q)
-            standing = replace(standing, kinds={**standing.kinds, kind: tally})
-            if tally.detector.mean >= rules.patience:
-                standing, consequence = standing._alarmed(seen, kind, rules)
-        lowers = rules.demote and below(seen.level, rules) is not None
-        if seen.level is AutonomyLevel.COLLABORATOR and lowers:
+            kinds, mean = {**kinds, kind: tally}, tally.detector.mean
+        standing = Standing(*standing[:4], answers, kinds)
+        if mean >= rules.patience:
+            standing, consequence = standing._alarmed(seen, kind, rules)
+        if seen.level is AutonomyLevel.COLLABORATOR and rules.demote and below(seen.level, rules) is not None:
             replaced = replaced_share(standing.answers)
             if replaced is not None and replaced > 0.5:
                 why = f"{replaced:.0%} of the last {REPLACED_OF} answers were replaced"
@@ -274,9 +284,9 @@ class Standing:
             f"visits{of}"
         )
         if self.level is AutonomyLevel.COLLABORATOR:  # nothing unchecked has gone out
-            return replace(self, kinds={**self.kinds, kind: NOTHING_YET}), Consequence("drift", why)
+            return self._replace(kinds={**self.kinds, kind: NOTHING_YET}), Consequence("drift", why)
         if kind:  # the other kinds have earned their level by themselves
-            return replace(self, kinds={**self.kinds, kind: NOTHING_YET}), Consequence("kind", why)
+            return self._replace(kinds={**self.kinds, kind: NOTHING_YET}), Consequence("kind", why)
         if not rules.demote or below(seen.level, rules) is None:
             return self, None
         return self.anew(seen.at), Consequence("lower", why)

@@ -144,17 +144,18 @@ def raising(
     """The judged visit at which an agent is proposed, looked at after each; None if it never is."""
     q = rules.tolerate.consultant * power.low(rules)
     rate *= power.share  # errors that the check sees
-    began = wrong = 0
+    began = wrong = folded = 0
     detector = Detector()
     for visit in range(1, RAISE_VISITS + 1):
-        error = chance.random() < rate
-        wrong += error
-        detector = detector.after(float(error), q)
+        if chance.random() < rate:
+            detector = detector.after_right(visit - folded - 1, q).after(1.0, q)
+            wrong, folded = wrong + 1, visit
+            if detector.mean >= rules.patience:  # the evidence is emptied
+                began, wrong, detector = visit, 0, Detector()
         n = visit - began
-        if error and detector.mean >= rules.patience:  # the evidence is emptied
-            began, wrong, detector = visit, 0, Detector()
-        elif wrong < len(least) and n >= least[wrong]:  # enough by the count: the rule itself decides
-            tally = Tally(n, ((1.0, wrong),), n, 0, detector, days=(1,))
+        if wrong < len(least) and n >= least[wrong]:  # enough by the count: the rule itself decides
+            now = detector.after_right(visit - folded, q)
+            tally = Tally(n, ((1.0, wrong),), n, 0, now, days=(1,))
             standing = Standing(COLLABORATOR, kinds={"": tally})
             if next_level(rules, COLLABORATOR, standing, power)[0] is CONSULTANT:
                 return visit
@@ -207,20 +208,29 @@ class Lowered(NamedTuple):
 
 def lowering(rate: Rate, chance: random.Random, share: float, power: Power | None = None) -> Lowering:
     """One agent at consultant, of whose unchecked answers a share is judged."""
-    standing, watch, out, gated_visits = Standing(), Watch(), 0, 0
+    standing, watch, out, gated_visits, right = Standing(), Watch(), 0, 0, 0
     sees = 1.0 if power is None else power.share
+    gated = False
     for visit in range(LOWER_VISITS):
-        wrong, gated = chance.random() < rate(visit), watch.of("").recheck > 0
+        wrong = chance.random() < rate(visit)
         seen_wrong = wrong and (sees == 1.0 or chance.random() < sees)
         gated_visits += gated
         out += wrong and not (gated and seen_wrong)
         if not gated and share < 1 and chance.random() >= share:
             continue
+        if not gated and not seen_wrong:  # right answers audited in a row bring nothing about
+            right += 1
+            continue
+        if right:
+            before = seen(visit, False, CONSULTANT, afterwards=True)
+            standing, _ = standing.after(before, RULES, power, times=right)
+            right = 0
         each = seen(visit, seen_wrong, CONSULTANT, afterwards=not gated)
         standing, consequence = standing.after(each, RULES, power)
         if consequence is not None and consequence.what == "lower":
             return Lowering(visit + 1, True, out, gated_visits)
         watch = watch.after(each, standing, RULES, power, share=share)
+        gated = watch.of("").recheck > 0
     return Lowering(LOWER_VISITS, False, out, gated_visits)
 
 

@@ -127,22 +127,25 @@ class Tally(NamedTuple):
         """Number of wrong answers."""
         return sum(count for _, count in self.errors)
 
-    def after(self, seen: Observation, q: float) -> Tally:
-        """The tally with one more judged visit; `q` is the error rate that the detector guards."""
+    def after(self, seen: Observation, q: float, times: int = 1) -> Tally:
+        """The tally with one more judged visit; `q` is the error rate that the detector guards.
+
+        `times` right answers on new inputs may be given at once.
+        """
         wrong = seen.verdict is Verdict.DIFFERED
         errors, inputs, known = self.errors, self.inputs, False
         if wrong:
-            errors = _plus_one(errors, seen.cost)
+            errors = _counted(errors, seen.cost)
         elif seen.inputs:
             known = inputs.has(seen.inputs)
             inputs = inputs if known else inputs.plus(seen.inputs)
         day, days = int(seen.at // DAY), self.days
         if day not in days:
             days = tuple(sorted((*days, day))[-DAYS:])
+        detector = self.detector.after(seen.cost, q) if wrong else self.detector.after_right(times, q)
         return Tally(
-            self.n + (not known), errors, self.judged + 1, self.replayed + seen.replayed,
-            self.detector.after(seen.cost if wrong else 0.0, q), _plus_one(self.judges, seen.judge), days,
-            inputs,
+            self.n + (0 if known else times), errors, self.judged + times, self.replayed + seen.replayed,
+            detector, _counted(self.judges, seen.judge, times), days, inputs,
         )  # fmt: skip
 
     def at_most(self, rules: EvidenceRules, power: Power) -> float:
@@ -189,12 +192,12 @@ class Tally(NamedTuple):
 _Key = TypeVar("_Key", str, float)
 
 
-def _plus_one(counts: tuple[tuple[_Key, int], ...], key: _Key) -> tuple[tuple[_Key, int], ...]:
-    """Sorted counts with one more under a key."""
+def _counted(counts: tuple[tuple[_Key, int], ...], key: _Key, times: int = 1) -> tuple[tuple[_Key, int], ...]:
+    """Sorted counts with so many more under a key."""
     if len(counts) == 1 and counts[0][0] == key:
-        return ((key, counts[0][1] + 1),)
+        return ((key, counts[0][1] + times),)
     each = dict(counts)
-    each[key] = each.get(key, 0) + 1
+    each[key] = each.get(key, 0) + times
     return tuple(sorted(each.items()))
 
 
@@ -244,9 +247,14 @@ class Standing(NamedTuple):
         return kind if kind in self.kinds or len(self.kinds) < KINDS else OTHER
 
     def after(
-        self, seen: Observation, rules: EvidenceRules, power: Power | None = None
+        self, seen: Observation, rules: EvidenceRules, power: Power | None = None, *, times: int = 1
     ) -> tuple[Standing, Consequence | None]:
-        """The standing after one more observation, and what follows from it."""
+        """The standing after one more observation, and what follows from it.
+
+        `times` right answers on new inputs may be given at once: none of them brings anything about.
+        """
+        if times > 1 and (seen.verdict is not Verdict.AGREED or seen.inputs or seen.replayed):
+            raise ValueError("Only right answers on new inputs can be given at once.")
         level, consequence = gathered_at(seen.level), None
         standing = self
         if standing.tolerate is not None and standing.tolerate != rules.tolerate:
@@ -258,11 +266,11 @@ class Standing(NamedTuple):
             standing = Standing(level, seen.at, standing.attempt, rules.tolerate)
         answers, kinds, mean = standing.answers, standing.kinds, 0.0
         if not seen.afterwards:
-            answers = (answers + _LETTERS[seen.verdict])[-ANSWERS:]
+            answers = (answers + _LETTERS[seen.verdict] * min(times, ANSWERS))[-ANSWERS:]
         kind = standing.kind_of(seen.kind)
         if seen.verdict.judges:
             q = rules.tolerate.at(level) * (1.0 if power is None else max(power.low(rules), 0.01))
-            tally = standing.tally(kind).after(seen, q)
+            tally = standing.tally(kind).after(seen, q, times)
             kinds, mean = {**kinds, kind: tally}, tally.detector.mean
         standing = Standing(*standing[:4], answers, kinds)
         if mean >= rules.patience:

@@ -94,6 +94,16 @@ class Detector(NamedTuple):
             tuple([min((number + 1) * by, HIGHEST) for number, by in zip(self.numbers, factors, strict=True)])
         )
 
+    def after_right(self, times: int, q: float) -> Detector:
+        """The detector after so many right answers in a row, at the price of one."""
+        if times < 2:
+            return self.after(0.0, q) if times else self
+        numbers = []
+        for number, by in zip(self.numbers, _lower_factors(q, 0.0), strict=True):
+            grown = by**times
+            numbers.append(min(grown * number + by * (1 - grown) / (1 - by), HIGHEST))
+        return Detector(tuple(numbers))
+
     def after_all(self, costs: Iterable[float], q: float) -> Detector:
         """The detector after several judged visits, in their order."""
         detector = self

@@ -144,15 +144,16 @@ def raising(
     """The judged visit at which an agent is proposed, looked at after each; None if it never is."""
     q = rules.tolerate.consultant * power.low(rules)
     rate *= power.share  # errors that the check sees
-    began = wrong = folded = 0
+    n = wrong = folded = 0
     detector = Detector()
     for visit in range(1, RAISE_VISITS + 1):
         if chance.random() < rate:
             detector = detector.after_right(visit - folded - 1, q).after(1.0, q)
             wrong, folded = wrong + 1, visit
-            if detector.mean >= rules.patience:  # the evidence is emptied
-                began, wrong, detector = visit, 0, Detector()
-        n = visit - began
+            if detector.mean >= rules.patience:
+                left = Tally(n + 1, ((1.0, wrong),), n + 1, 0, detector).alarmed(q)
+                n, wrong, detector = left.n - 1, left.wrong, left.detector
+        n += 1
         if wrong < len(least) and n >= least[wrong]:  # enough by the count: the rule itself decides
             now = detector.after_right(visit - folded, q)
             tally = Tally(n, ((1.0, wrong),), n, 0, now, days=(1,))

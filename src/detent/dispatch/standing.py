@@ -148,6 +148,14 @@ class Tally(NamedTuple):
             detector, _counted(self.judges, seen.judge, times), days, inputs,
         )  # fmt: skip
 
+    def alarmed(self, q: float) -> Tally:
+        """The tally after an alarm: what spoke for the agent is forgotten, what spoke against it is kept.
+
+        Were both forgotten, each alarm would give a bad agent a further chance to be raised by luck.
+        """
+        speaks_for = raise_number(self.n, dict(self.errors), q) >= 1
+        return NOTHING_YET if speaks_for else self._replace(detector=_QUIET)
+
     def at_most(self, rules: EvidenceRules, power: Power) -> float:
         """The largest true error rate that the judged visits do not refute, errors that a check misses
         included.
@@ -269,12 +277,12 @@ class Standing(NamedTuple):
             answers = (answers + _LETTERS[seen.verdict] * min(times, ANSWERS))[-ANSWERS:]
         kind = standing.kind_of(seen.kind)
         if seen.verdict.judges:
-            q = rules.tolerate.at(level) * (1.0 if power is None else max(power.low(rules), 0.01))
+            q = _guarded(rules, level, power)
             tally = standing.tally(kind).after(seen, q, times)
             kinds, mean = {**kinds, kind: tally}, tally.detector.mean
         standing = Standing(*standing[:4], answers, kinds)
         if mean >= rules.patience:
-            standing, consequence = standing._alarmed(seen, kind, rules)
+            standing, consequence = standing._alarmed(seen, kind, rules, power)
         if seen.level is AutonomyLevel.COLLABORATOR and rules.demote and below(seen.level, rules) is not None:
             replaced = replaced_share(standing.answers)
             if replaced is not None and replaced > 0.5:
@@ -283,7 +291,7 @@ class Standing(NamedTuple):
         return standing, consequence
 
     def _alarmed(
-        self, seen: Observation, kind: str, rules: EvidenceRules
+        self, seen: Observation, kind: str, rules: EvidenceRules, power: Power | None
     ) -> tuple[Standing, Consequence | None]:
         tally = self.tally(kind)
         of = f" of kind '{kind}'" if kind else ""
@@ -292,7 +300,8 @@ class Standing(NamedTuple):
             f"visits{of}"
         )
         if self.level is AutonomyLevel.COLLABORATOR:  # nothing unchecked has gone out
-            return self._replace(kinds={**self.kinds, kind: NOTHING_YET}), Consequence("drift", why)
+            left = tally.alarmed(_guarded(rules, self.level, power))
+            return self._replace(kinds={**self.kinds, kind: left}), Consequence("drift", why)
         if kind:  # the other kinds have earned their level by themselves
             return self._replace(kinds={**self.kinds, kind: NOTHING_YET}), Consequence("kind", why)
         if not rules.demote or below(seen.level, rules) is None:
@@ -325,6 +334,11 @@ class Standing(NamedTuple):
             str(plain["answers"]),
             {kind: Tally.from_plain(tally) for kind, tally in plain["kinds"].items()},
         )
+
+
+def _guarded(rules: EvidenceRules, level: AutonomyLevel, power: Power | None) -> float:
+    """The rate of seen errors that the detector guards at a level."""
+    return rules.tolerate.at(level) * (1.0 if power is None else max(power.low(rules), 0.01))
 
 
 def replaced_share(answers: str) -> float | None:
@@ -384,7 +398,7 @@ def _missing(
     if power is None:
         return "no power measured"
     if not power.caught:
-        return "the check refuses nothing"
+        return f"the check refuses nothing ({power.sort})" if power.sort else "the check refuses nothing"
     if power.share < rules.min_power:
         return f"power {power.share:.2f} ({power.sort or 'planted'}), {rules.min_power:.2f} wanted"
     if not tally.carries(rules, above, power):

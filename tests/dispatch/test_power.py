@@ -5,8 +5,9 @@ from dataclasses import replace
 from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.dispatcher import dispatcher_of
 from detent.dispatch.equivalence import CompareRules
+from detent.dispatch.evidence import Power
 from detent.dispatch.planted import PlainAnswer, Sort, plants
-from detent.dispatch.power import PowerReport, measure, power_mark
+from detent.dispatch.power import PowerReport, SortPower, measure, power_mark
 from detent.engine.step import Step
 from tests.dispatch.samples import settings
 from tests.engine.conftest import flow_of, journal
@@ -89,6 +90,15 @@ async def test_mutants_that_the_contract_refuses_are_not_caught(bench):
     assert left_out.contract > 0
     assert left_out.planted == left_out.caught == 0
     assert left_out.share is None
+
+
+def test_a_sort_of_which_most_mutants_are_equal_is_not_measurable():
+    mostly = SortPower("near miss", planted=3, caught=0, dropped=4)
+    other = SortPower("another value", planted=40, caught=39, dropped=40, contract=1)
+    assert mostly.share is None
+    power = PowerReport("flow/work", "comparison", "f", (mostly, other))
+    assert power.lowest is other
+    assert Power.from_plain(power.to_plain()) == Power(40, 39, "another value")
 
 
 async def test_a_changed_check_has_no_power_yet(bench):

@@ -156,6 +156,25 @@ class TestOnlyWrongAnswersCostTrust:
         assert [consequence.what for consequence in consequences] == ["drift"]
         assert (standing.tally().n, standing.attempt) == (0, 1)
 
+    def test_an_alarm_gives_a_bad_agent_no_further_chance(self) -> None:
+        """What spoke against it is kept; emptied each time, 3 % wrong would be raised by luck at last."""
+        standing, consequences = fold(observed("aaaaaaaaad" * 30))
+        assert [consequence.what for consequence in consequences][:1] == ["drift"]
+        assert standing.tally().wrong == 30
+        standing, _ = fold(observed("a" * 200, start=300), standing)
+        assert could_be(standing, COLLABORATOR) != CONSULTANT
+
+    def test_right_answers_given_at_once_come_to_the_same(self) -> None:
+        right = Observation(Verdict.AGREED, COLLABORATOR, 0.0)
+        one_by_one, _ = fold([right] * 250)
+        at_once, consequence = Standing().after(right, RULES, STRONG, times=250)
+        assert consequence is None
+        assert at_once.answers == one_by_one.answers
+        assert at_once.tally()._replace(detector=one_by_one.tally().detector) == one_by_one.tally()
+        assert at_once.tally().detector.numbers == pytest.approx(one_by_one.tally().detector.numbers)
+        with pytest.raises(ValueError, match="Only right answers"):
+            Standing().after(Observation(Verdict.DIFFERED, COLLABORATOR, 0.0), RULES, STRONG, times=2)
+
     def test_collaborator_is_given_up_when_more_than_half_are_replaced(self) -> None:
         """Money for nothing, and no matter of trust; 25 of 50 is not more than half."""
         assert [each.what for each in fold(observed("ad" * 40))[1] if each.what == "lower"] == []

@@ -152,3 +152,15 @@ def test_a_weak_check_needs_more_evidence_not_less() -> None:
     whole = at_most(400, 0, 0.04) / power_low(200, 200, 0.01)
     half = at_most(400, 0, 0.04) / power_low(200, 100, 0.01)
     assert half > 1.9 * whole
+
+
+@given(st.lists(st.tuples(st.integers(0, 400), st.booleans()), max_size=12))
+@settings(max_examples=examples(200))
+def test_right_answers_in_a_row_can_be_added_at_once(stretches: list[tuple[int, bool]]) -> None:
+    at_once = one_by_one = Detector()
+    for right, wrong in stretches:
+        at_once = at_once.after_right(right, Q)
+        one_by_one = one_by_one.after_all([0.0] * right, Q)
+        if wrong:
+            at_once, one_by_one = at_once.after(1.0, Q), one_by_one.after(1.0, Q)
+    assert at_once.numbers == pytest.approx(one_by_one.numbers, rel=1e-9)

@@ -186,6 +186,12 @@ def wilson(agreed: int, n: int, z: float = Z95) -> tuple[float, float]:
     )
 
 
+def mostly_dropped(figures: Mapping[str, Any]) -> bool:
+    """Whether more than half of the mutants of a sort were no errors, so that it is not measurable."""
+    tried = figures["planted"] + figures["dropped"] + figures["contract"]
+    return bool(figures["dropped"] * 2 > tried)
+
+
 class Power(NamedTuple):
     """The power of a check by its weakest sort of planted errors."""
 
@@ -210,13 +216,13 @@ class Power(NamedTuple):
     def from_plain(cls, plain: Any) -> Power | None:
         """The weakest sort of a mark that holds a measurement (`power.PowerReport`); None without one.
 
-        Sorts of which no error could be planted say nothing and are left out.
+        Sorts that are not measurable say nothing and are left out.
         """
         sorts = plain.get("sorts") if isinstance(plain, Mapping) else None
         measured = [
             cls(int(figures["planted"]), int(figures["caught"]), str(figures["sort"]))
             for figures in sorts or ()
-            if figures["planted"]
+            if figures["planted"] and not mostly_dropped(figures)
         ]
         return min(measured, key=lambda power: (power.share, power.planted), default=None)
 

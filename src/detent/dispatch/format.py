@@ -18,15 +18,19 @@ from detent.dispatch.conclusion import (
     known_fields,
     missing_fields,
 )
+from detent.dispatch.equivalence import canonical_value
 from detent.dispatch.executor import SchemaHint
 from detent.dispatch.plan import Dialect
-from detent.kernel.plain import digest
+from detent.dispatch.planted import PlainAnswer, PlainEffect
+from detent.kernel.plain import digest, to_plain
 
 if TYPE_CHECKING:
+    from detent.dispatch.gate import Side
     from detent.dispatch.plan import Plan
     from detent.dispatch.prompt import Prompt
     from detent.dispatch.proposal import Proposal
     from detent.engine.acts import Act
+    from detent.engine.context import StepContext
     from detent.engine.outcome import Effect
 
 
@@ -79,9 +83,23 @@ class JsonDialect(Dialect):
             known = held_by_receipts(inner, acts)
         return contract.read(answer, effects, known)
 
-    def written(self, plan: Plan, output: Any, next_state: str | None) -> Any:
+    async def answer_for(
+        self, plan: Plan, ctx: StepContext, inputs: Mapping[str, Any], side: Side
+    ) -> PlainAnswer:
+        """The handler's output, move and effects."""
+        return PlainAnswer(
+            canonical_value(side.output),
+            side.to if plan.contract.envelope else None,
+            tuple(
+                PlainEffect(effect.tool, canonical_value(to_plain(effect.args))) for effect in side.effects
+            ),
+        )
+
+    def written(self, plan: Plan, answer: PlainAnswer) -> Any:
         """The output, in an envelope if the answer names the next state."""
-        return {"output": output, "next_state": next_state} if plan.contract.envelope else output
+        if not plan.contract.envelope:
+            return answer.output
+        return {"output": answer.output, "next_state": answer.next_state}
 
     def settled(self, plan: Plan, acts: Sequence[Act]) -> bool:
         """Whether the acts settle the whole answer, so that the agent need not be asked for any of it."""

@@ -25,6 +25,8 @@ from detent.kernel.run_config import PATH
 if TYPE_CHECKING:
     from detent.dispatch.contract import Contract
     from detent.dispatch.executor import StepExecutor
+    from detent.dispatch.gate import Side
+    from detent.dispatch.planted import PlainAnswer
     from detent.dispatch.prompt import Prompt
     from detent.dispatch.proposal import Proposal
     from detent.engine.acts import Act
@@ -82,8 +84,22 @@ class Dialect(ABC):
         """
 
     @abstractmethod
-    def written(self, plan: Plan, output: Any, next_state: str | None) -> Any:
-        """An answer as an agent would write it: `read` gives the same output and next state."""
+    async def answer_for(
+        self, plan: Plan, ctx: StepContext, inputs: Mapping[str, Any], side: Side
+    ) -> PlainAnswer:
+        """The answer by which an agent would have had the handler's side, in the terms of this dialect.
+
+        Raises:
+            CannotCheck: no such answer can be told.
+        """
+
+    def answer_schema(self, plan: Plan, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """JSON Schema of what `answer_for` gives, so that other values can be put into it."""
+        return plan.contract.output
+
+    @abstractmethod
+    def written(self, plan: Plan, answer: PlainAnswer) -> Any:
+        """An answer as an agent would write it: `read` understands it."""
 
     def settled(self, plan: Plan, acts: Sequence[Act]) -> bool:
         """Whether the acts settle the whole answer, so that the agent need not be asked for any of it."""

@@ -16,14 +16,23 @@ from typing import Any
 from detent.dispatch.schema_places import SchemasAt, path_of
 from detent.kernel.plain import canonical, pointer_part
 
+LABELS = "labels"
+"""Keyword of the schema of an object that gives each of several things a label."""
+
 
 class Sort(str, Enum):
     """A sort of planted error."""
 
     ANOTHER_VALUE = "another value"
     """A value of the same place, from another real visit."""
+    ANOTHER_CHOICE = "another choice"
+    """Another of the values that the schema lists."""
+    ANOTHER_LABEL = "another label"
+    """Another label for something that code found."""
     NEAR_MISS = "near miss"
     """Two digits swapped, day and month swapped, one more or less, a yes for a no."""
+    EXCHANGED = "values exchanged"
+    """Two values of the same type in each other's place: another candidate labelled as the serial number."""
     ANOTHER_MOVE = "another move"
     EFFECT_MISSING = "effect missing"
     EFFECT_ADDED = "effect added"
@@ -88,6 +97,7 @@ def plants(
     places = SchemasAt.top(schema)
     for plant in (
         *_values(answer, others, places),
+        *_exchanged(answer),
         *_shape(answer, others, schema),
         *(
             Plant(Sort.ANOTHER_MOVE, "/next_state", replace(answer, next_state=move))
@@ -112,34 +122,55 @@ def _covers(pattern: Sequence[str], path: Sequence[str]) -> bool:
 
 def _values(answer: PlainAnswer, others: Sequence[PlainAnswer], schemas: SchemasAt) -> Iterator[Plant]:
     for path, value in leaves(answer.output):
-        place = "/output" + "".join(f"/{pointer_part(part)}" for part in path)
+        place = _place(path)
         for sort, wrong in _wrong_values(path, value, [other.output for other in others], schemas):
             yield Plant(sort, place, replace(answer, output=_with(answer.output, path, wrong)))
+
+
+def _exchanged(answer: PlainAnswer) -> Iterator[Plant]:
+    """Two scalars of one mapping in each other's place."""
+    for path, mapping in mappings(answer.output):
+        fields = [(key, value) for key, value in mapping.items() if not isinstance(value, Mapping | list)]
+        for index, (key, value) in enumerate(fields):
+            for other, there in fields[index + 1 :]:
+                if _alike(value, there):
+                    both = {**mapping, key: there, other: value}
+                    yield Plant(
+                        Sort.EXCHANGED, _place((*path, key)),
+                        replace(answer, output=_with(answer.output, path, both)),
+                    )  # fmt: skip
+
+
+def _place(path: Sequence[str | int]) -> str:
+    return "/output" + "".join(f"/{pointer_part(part)}" for part in path)
 
 
 def _wrong_values(
     path: tuple[str | int, ...], value: Any, others: Sequence[Any], schemas: SchemasAt | None
 ) -> Iterator[tuple[Sort, Any]]:
     seen: set[str] = set()
+    if schemas is not None:
+        sort, choices = _choices(schemas, path)
+        for choice in choices:
+            if _alike(value, choice):
+                seen.add(canonical(choice))
+                yield sort, choice
     for other in others:
         there = _at(other, path)
         if there is not _NOTHING and _alike(value, there) and (text := canonical(there)) not in seen:
             seen.add(text)
             yield Sort.ANOTHER_VALUE, there
-    if schemas is not None:
-        for choice in _choices(schemas, path):
-            if _alike(value, choice) and (text := canonical(choice)) not in seen:
-                seen.add(text)
-                yield Sort.ANOTHER_VALUE, choice
     for near in near_misses(value):
         yield Sort.NEAR_MISS, near
 
 
-def _choices(schemas: SchemasAt, path: tuple[str | int, ...]) -> list[Any]:
-    """The values that a schema lists for a place."""
+def _choices(schemas: SchemasAt, path: tuple[str | int, ...]) -> tuple[Sort, list[Any]]:
+    """The values that a schema lists for a place, and the sort of error that another one is."""
+    sort = Sort.ANOTHER_CHOICE
     for part in path:
+        sort = Sort.ANOTHER_LABEL if any(LABELS in node for node, _ in schemas.nodes) else sort
         schemas = schemas.under(part)
-    return [choice for node, _ in schemas.nodes for choice in node.get("enum", ())]
+    return sort, [choice for node, _ in schemas.nodes for choice in node.get("enum", ())]
 
 
 def near_misses(value: Any) -> list[Any]:
@@ -200,10 +231,13 @@ def _shape(
     output = answer.output
     if not isinstance(output, Mapping):
         return
+    for path, mapping in mappings(output):
+        for key in mapping:
+            rest = {name: item for name, item in mapping.items() if name != key}
+            left_out = replace(answer, output=_with(output, path, rest))
+            yield Plant(Sort.FACT_LEFT_OUT, _place((*path, key)), left_out)
     for key, value in output.items():
         place = f"/output/{pointer_part(key)}"
-        rest = {name: item for name, item in output.items() if name != key}
-        yield Plant(Sort.FACT_LEFT_OUT, place, replace(answer, output=rest))
         if value is not None:
             yield Plant(Sort.FACT_LEFT_OUT, place, replace(answer, output={**output, key: None}))
         if isinstance(value, list):
@@ -275,6 +309,48 @@ def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple
         yield path, value
 
 
+def mappings(
+    value: Any, path: tuple[str | int, ...] = ()
+) -> Iterator[tuple[tuple[str | int, ...], Mapping[str, Any]]]:
+    """Every mapping of a plain value, with the keys and indices that lead to it."""
+    if isinstance(value, Mapping):
+        yield path, value
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if _is_list(value) else ()
+    for key, item in items:
+        yield from mappings(item, (*path, key))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def without(value: Any, pointers: Sequence[str]) -> Any:
+    """A plain value without the places that pointers name."""
+    for pointer in pointers:
+        value = _without(value, path_of(pointer))
+    return value
+
+
+def _without(value: Any, path: Sequence[str]) -> Any:
+    if not path:
+        return None
+    part, rest = path[0], path[1:]
+    if isinstance(value, Mapping):
+        return {
+            key: _without(item, rest) if rest and part in ("*", key) else item
+            for key, item in value.items()
+            if rest or part not in ("*", key)
+        }
+    if _is_list(value):
+        kept = [(str(index), item) for index, item in enumerate(value)]
+        return [
+            _without(item, rest) if rest and part in ("*", key) else item
+            for key, item in kept
+            if rest or part not in ("*", key)
+        ]
+    return value
+
+
 def _at(value: Any, path: tuple[str | int, ...]) -> Any:
     for part in path:
         there = dict(enumerate(value)) if isinstance(value, list) else value
@@ -285,7 +361,7 @@ def _at(value: Any, path: tuple[str | int, ...]) -> Any:
 
 
 def _with(value: Any, path: tuple[str | int, ...], wrong: Any) -> Any:
-    """A copy of a plain value with another scalar at one place."""
+    """A copy of a plain value with another value at one place."""
     if not path:
         return wrong
     part, rest = path[0], path[1:]

@@ -10,26 +10,28 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.dispatch.agent_side import agent_side
 from detent.dispatch.autonomy import AgentRole, AutonomyLevel
 from detent.dispatch.dispatcher import dispatcher_of
+from detent.dispatch.draft import texts_of, with_texts
 from detent.dispatch.equivalence import CompareRules, canonical_value
-from detent.dispatch.evidence import POWER
+from detent.dispatch.evidence import POWER, mostly_dropped
 from detent.dispatch.execution import Execution
 from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.dispatch.gate import HandlerFailed, Side
 from detent.dispatch.past_visit import PastContext, past_visits
-from detent.dispatch.planted import PlainAnswer, PlainEffect, Plant, Sort, plants
-from detent.engine import claims
+from detent.dispatch.planted import PlainAnswer, Plant, Sort, plants, without
+from detent.dispatch.proposal import Proposal
+from detent.engine import claims, logger
 from detent.engine.acts import Act
 from detent.engine.context import StepContext
 from detent.engine.outcome import Effect
 from detent.engine.ports import RunQuery
-from detent.engine.trial_context import CannotCheck, TrialPaused
+from detent.engine.trial_context import CannotCheck, TrialContext, TrialPaused
 from detent.kernel.errors import DefinitionChanged, Fenced, RunBusy, StoreUnavailable
-from detent.kernel.plain import canonical, to_plain
+from detent.kernel.plain import canonical
 
 if TYPE_CHECKING:
     from detent.dispatch.plan import Plan
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 PLANTED = 200
 """Errors of each sort and kind that are put to a check."""
+MOST_TRIED = 5
+"""Mutants of a sort that are tried at most, for each one that is to be planted."""
 MOST_VISITS = 100
 """Real visits of a step that errors are made from, the newest ones."""
 
@@ -54,6 +58,8 @@ class SortPower:
     """Mutants that were no errors: equal to the real answer or to the handler's."""
     contract: int = 0
     """Mutants that the hard contract refused; they say nothing about the check."""
+    prose: int = 0
+    """Mutants that differ in text for people alone, which no check by code judges."""
 
     @property
     def share(self) -> float | None:
@@ -63,10 +69,12 @@ class SortPower:
     @property
     def why_not(self) -> str | None:
         """Why the sort is not measurable; None where it is."""
-        if self.dropped * 2 > self.planted + self.dropped + self.contract:
+        if mostly_dropped(asdict(self)):
             return f"more than half of the mutants are no errors ({self.dropped} dropped)"
         if self.planted:
             return None
+        if self.prose:
+            return "it is text for people, which only a person judges"
         return "the contract refuses all of them" if self.contract else "no such error can be made"
 
 
@@ -170,6 +178,7 @@ async def _trials(
             for visit in mine:
                 home = StepContext(driver, plan.step, visit.body.attempt, visit.before, plan.retry)
                 ctx = PastContext(home, visit.looked, visit.entry.at)
+                ctx.looked = list(visit.looked)  # an agent has asked what code asked
                 trial = _Trial(Execution(dispatcher, dispatcher.evidence, driver, plan, ctx))
                 if (why := await trial.prepare()) is None:
                     trials.append(trial)
@@ -186,22 +195,20 @@ async def _put_to_the_check(
     pools: dict[tuple[Sort, str], list[tuple[_Trial, Plant]]] = {(s, k): [] for k in kinds for s in Sort}
     for trial in trials:
         others = [other.answer for other in trials if other is not trial]
-        made = plants(
-            trial.answer, schema=plan.contract.output, moves=plan.contract.next, others=others,
-            harmless=harmless,
-        )  # fmt: skip
+        schema = plan.dialect.answer_schema(plan, trial.execution.inputs)
+        made = plants(trial.answer, schema=schema, moves=plan.contract.next, others=others, harmless=harmless)
         for text, plant in {(p.sort, p.answer.text): p for p in made}.items():
             pools[text[0], trial.kind].append((trial, plant))
     figures: list[SortPower] = []
     for (sort, kind), pool in pools.items():
         random.Random(f"{seed}/{sort.value}/{kind}").shuffle(pool)
-        counts = {"planted": 0, "caught": 0, "dropped": 0, "contract": 0}
-        for trial, plant in pool:
+        counts = {"planted": 0, "caught": 0, "dropped": 0, "contract": 0, "prose": 0}
+        for trial, plant in pool[: planted * MOST_TRIED]:
             if counts["planted"] >= planted:
                 break
             verdict = await trial.put(plant.answer)
             counts["planted"] += verdict in ("caught", "missed")
-            if verdict != "missed":
+            if verdict in counts:
                 counts[verdict] += 1
         figures.append(SortPower(sort.value, kind, **counts))
     return tuple(figures)
@@ -216,6 +223,9 @@ class _Trial:
         self.kind = ""
         self.answer = PlainAnswer(None)
         self._acts: list[Act] = []
+        self._handler: Side | None = None
+        self._harmless = tuple((execution.plan.step.compare or CompareRules()).harmless)
+        self._stated = _Stated("", "")
         self._real: set[str] = set()
         """The real answer and the handler's, strictly."""
 
@@ -225,15 +235,9 @@ class _Trial:
         try:
             await execution.prepare_inputs()
             self._acts = [act for act in await execution.ctx.acts() if act.happened]
-            handler = await execution.own_code.side_after(self._acts)
-            self.answer = PlainAnswer(
-                canonical_value(handler.output),
-                handler.to,
-                tuple(
-                    PlainEffect(effect.tool, canonical_value(to_plain(effect.args)))
-                    for effect in handler.effects
-                ),
-            )
+            handler = self._handler = await execution.own_code.side_after(self._acts)
+            answering = TrialContext(execution.ctx)
+            self.answer = await plan.dialect.answer_for(plan, answering, execution.inputs, handler)
         except (Fenced, StoreUnavailable):
             raise
         except TrialPaused:
@@ -244,18 +248,22 @@ class _Trial:
             return f"the handler fails on it today ({type(error).__name__})"
         kind: Callable[[Mapping[str, Any]], str] | None = agent_side(plan.step).kind
         self.kind = "" if kind is None else str(kind(execution.inputs))
-        self._real = {_strict(handler)}
+        self._real = {self._strict(handler)}
         verdict = await self.put(self.answer, real=True)
         if verdict == "contract":
             return "the contract refuses the real answer"
         if verdict == "caught":
             return "the check refuses the real answer"
         assert execution.agent_side is not None
-        self._real.add(_strict(execution.agent_side))
+        self._real.add(self._strict(execution.agent_side))
         return None
 
     async def put(self, answer: PlainAnswer, *, real: bool = False) -> str:
-        """`caught`, `missed`, `dropped` or `contract`."""
+        """`caught`, `missed`, `dropped`, `contract`, `prose` or `harmless`."""
+        with logger.quiet():
+            return await self._put(answer, real)
+
+    async def _put(self, answer: PlainAnswer, real: bool) -> str:
         execution, plan = self.execution, self.execution.plan
         effects = [Effect(effect.tool, dict(effect.args)) for effect in answer.effects]
         for effect in effects:
@@ -265,16 +273,28 @@ class _Trial:
         with_answer = agent_side(plan.step).rounds == 0 and agent_side(plan.step).dialect is not None
         acts = () if with_answer else tuple(self._performed(effects))
         try:
-            written = plan.dialect.written(plan, answer.output, answer.next_state)
+            written = plan.dialect.written(plan, answer)
             carried = effects if with_answer else ()
             proposal = plan.dialect.read(plan, written, carried, execution.inputs, acts)
             proposal = proposal._replace(acts=acts)
             await execution.judge.check_proposal(proposal)
         except OutputSchemaValidationError:
             return "contract"
-        assert execution.agent_side is not None
-        if not real and _strict(execution.agent_side) in self._real:
+        side = execution.agent_side
+        assert side is not None
+        stated = _Stated.of(proposal, answer, self._harmless)
+        if real:
+            self._stated = stated
+        elif stated.facts != self._stated.facts and stated.that_matter == self._stated.that_matter:
+            return "harmless"
+        elif self._strict(side) in self._real:
             return "dropped"
+        texts = texts_of(plan.step, side)
+        own = {} if self._handler is None else texts_of(plan.step, self._handler)
+        if texts != own:  # a person reads it, or the handler's text is used: the rest is judged
+            side = with_texts(plan.step, side, own)
+            if texts.keys() != own.keys() or self._strict(side) in self._real:
+                return "prose"
         if effects and not with_answer:
             try:
                 judgement, _ = await execution.judge.effects((), effects, 1)
@@ -282,9 +302,22 @@ class _Trial:
                 return "caught"
             if not judgement.accepted:
                 return "caught"
-        assert execution.agent_side is not None
-        judgement = await execution.judge.answer(proposal, execution.agent_side)
+        judgement = await execution.judge.answer(proposal, side)
         return "missed" if judgement.accepted else "caught"
+
+    def _strict(self, side: Side) -> str:
+        """A side with nothing ignored; the keys of effects say nothing about what they do.
+
+        Where the handler is known by its outcome alone, so is the agent: facts that change nothing in what
+        is set, done and decided are no errors.
+        """
+        step = self.execution.step
+        if step.conclude is not None and self._handler is not None and self._handler.whole:
+            side = Side.of(step, side.outcome, side.outcome, side.to, side.effects)
+        document = side.document()
+        for effect in document["effects"]:
+            del effect["key"]
+        return canonical(document)
 
     def _performed(self, effects: Sequence[Effect]) -> list[Act]:
         """The effects as acts, with the receipts of the real ones; nothing is performed."""
@@ -300,9 +333,14 @@ class _Trial:
         return acts
 
 
-def _strict(side: Side) -> str:
-    """A side with nothing ignored; the keys of effects say nothing about what they do."""
-    document = side.document()
-    for effect in document["effects"]:
-        del effect["key"]
-    return canonical(document)
+class _Stated(NamedTuple):
+    """What an answer states."""
+
+    facts: str
+    that_matter: str
+    """Without the facts that are declared harmless."""
+
+    @classmethod
+    def of(cls, proposal: Proposal, answer: PlainAnswer, harmless: Sequence[str]) -> _Stated:
+        facts, rest = canonical_value(proposal.plain), PlainAnswer(None, proposal.next, answer.effects).text
+        return cls(canonical([facts, rest]), canonical([without(facts, harmless), rest]))

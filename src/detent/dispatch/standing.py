@@ -8,8 +8,9 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 from detent.dispatch.autonomy import AutonomyLevel
 from detent.dispatch.evidence import (
@@ -69,8 +70,7 @@ class Observation:
     """The visit's answer was counted before, when nobody had judged it."""
 
 
-@dataclass(frozen=True, slots=True)
-class InputFilter:
+class InputFilter(NamedTuple):
     """Remembers which inputs were judged, in 8 KB at most; it may take new inputs for old ones, rarely."""
 
     bits: int = 0
@@ -105,8 +105,7 @@ class InputFilter:
 _QUIET, _NO_INPUTS = Detector(), InputFilter()
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(NamedTuple):
     """The judged visits of one series and kind, in a few dozen bytes beside the filter of inputs."""
 
     n: int = 0
@@ -123,33 +122,39 @@ class Tally:
     """Days since the epoch with a judged visit, the latest ones."""
     inputs: InputFilter = _NO_INPUTS
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.wrong <= self.n <= self.judged:
-            raise ValueError(f"A tally of {self.wrong} wrong, {self.n} counted of {self.judged} cannot be.")
-
     @property
     def wrong(self) -> int:
         """Number of wrong answers."""
         return sum(count for _, count in self.errors)
 
-    def after(self, seen: Observation, q: float) -> Tally:
-        """The tally with one more judged visit; `q` is the error rate that the detector guards."""
+    def after(self, seen: Observation, q: float, times: int = 1) -> Tally:
+        """The tally with one more judged visit; `q` is the error rate that the detector guards.
+
+        `times` right answers on new inputs may be given at once.
+        """
         wrong = seen.verdict is Verdict.DIFFERED
-        errors, inputs = dict(self.errors), self.inputs
-        known = bool(seen.inputs) and not wrong and inputs.has(seen.inputs)
+        errors, inputs, known = self.errors, self.inputs, False
         if wrong:
-            errors[seen.cost] = errors.get(seen.cost, 0) + 1
-        elif seen.inputs and not known:
-            inputs = inputs.plus(seen.inputs)
-        judges = dict(self.judges)
-        judges[seen.judge] = judges.get(seen.judge, 0) + 1
-        day = int(seen.at // DAY)
-        days = self.days if day in self.days else tuple(sorted((*self.days, day))[-DAYS:])
+            errors = _counted(errors, seen.cost)
+        elif seen.inputs:
+            known = inputs.has(seen.inputs)
+            inputs = inputs if known else inputs.plus(seen.inputs)
+        day, days = int(seen.at // DAY), self.days
+        if day not in days:
+            days = tuple(sorted((*days, day))[-DAYS:])
+        detector = self.detector.after(seen.cost, q) if wrong else self.detector.after_right(times, q)
         return Tally(
-            self.n + (not known), tuple(sorted(errors.items())), self.judged + 1,
-            self.replayed + seen.replayed, self.detector.after(seen.cost if wrong else 0.0, q),
-            tuple(sorted(judges.items())), days, inputs,
+            self.n + (0 if known else times), errors, self.judged + times, self.replayed + seen.replayed,
+            detector, _counted(self.judges, seen.judge, times), days, inputs,
         )  # fmt: skip
+
+    def alarmed(self, q: float) -> Tally:
+        """The tally after an alarm: what spoke for the agent is forgotten, what spoke against it is kept.
+
+        Were both forgotten, each alarm would give a bad agent a further chance to be raised by luck.
+        """
+        speaks_for = raise_number(self.n, dict(self.errors), q) >= 1
+        return NOTHING_YET if speaks_for else self._replace(detector=_QUIET)
 
     def at_most(self, rules: EvidenceRules, power: Power) -> float:
         """The largest true error rate that the judged visits do not refute, errors that a check misses
@@ -179,12 +184,29 @@ class Tally:
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Tally:
         """Read back what `to_plain` wrote."""
-        return cls(
+        tally = cls(
             int(plain["n"]), tuple((float(cost), int(count)) for cost, count in plain["errors"]),
             int(plain["judged"]), int(plain["replayed"]), Detector(tuple(map(float, plain["detector"]))),
             tuple(sorted(plain["judges"].items())), tuple(plain["days"]),
             InputFilter.from_plain(plain["inputs"]),
         )  # fmt: skip
+        if not 0 <= tally.wrong <= tally.n <= tally.judged:
+            raise ValueError(
+                f"A tally of {tally.wrong} wrong, {tally.n} counted of {tally.judged} cannot be."
+            )
+        return tally
+
+
+_Key = TypeVar("_Key", str, float)
+
+
+def _counted(counts: tuple[tuple[_Key, int], ...], key: _Key, times: int = 1) -> tuple[tuple[_Key, int], ...]:
+    """Sorted counts with so many more under a key."""
+    if len(counts) == 1 and counts[0][0] == key:
+        return ((key, counts[0][1] + times),)
+    each = dict(counts)
+    each[key] = each.get(key, 0) + times
+    return tuple(sorted(each.items()))
 
 
 class Consequence(NamedTuple):
@@ -203,11 +225,10 @@ VERSION = 2
 
 def gathered_at(level: AutonomyLevel) -> AutonomyLevel:
     """The level whose evidence a verdict is: a shadow beside the handler counts like a gated answer."""
-    return max(level, AutonomyLevel.COLLABORATOR)
+    return AutonomyLevel.COLLABORATOR if level is AutonomyLevel.OPERATOR else level
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """The evidence of one series, since it last began anew."""
 
     level: AutonomyLevel = AutonomyLevel.COLLABORATOR
@@ -219,7 +240,7 @@ class Standing:
     """The tolerated errors when it began."""
     answers: str = ""
     """Fate of the latest answers as letters, newest last."""
-    kinds: Mapping[str, Tally] = field(default_factory=dict)
+    kinds: Mapping[str, Tally] = MappingProxyType({})
 
     def tally(self, kind: str = "") -> Tally:
         """The judged visits of a kind."""
@@ -243,9 +264,14 @@ class Standing:
         return kind if kind in self.kinds or len(self.kinds) < KINDS else OTHER
 
     def after(
-        self, seen: Observation, rules: EvidenceRules, power: Power | None = None
+        self, seen: Observation, rules: EvidenceRules, power: Power | None = None, *, times: int = 1
     ) -> tuple[Standing, Consequence | None]:
-        """The standing after one more observation, and what follows from it."""
+        """The standing after one more observation, and what follows from it.
+
+        `times` right answers on new inputs may be given at once: none of them brings anything about.
+        """
+        if times > 1 and (seen.verdict is not Verdict.AGREED or seen.inputs or seen.replayed):
+            raise ValueError("Only right answers on new inputs can be given at once.")
         level, consequence = gathered_at(seen.level), None
         standing = self
         if standing.tolerate is not None and standing.tolerate != rules.tolerate:
@@ -255,18 +281,18 @@ class Standing:
         if standing.tolerate is None or standing.level is not level:
             # A level is to be carried by what was seen at the level below it, since the step came there.
             standing = Standing(level, seen.at, standing.attempt, rules.tolerate)
+        answers, kinds, mean = standing.answers, standing.kinds, 0.0
         if not seen.afterwards:
-            answers = (standing.answers + _LETTERS[seen.verdict])[-ANSWERS:]
-            standing = replace(standing, answers=answers)
+            answers = (answers + _LETTERS[seen.verdict] * min(times, ANSWERS))[-ANSWERS:]
+        kind = standing.kind_of(seen.kind)
         if seen.verdict.judges:
-            kind = standing.kind_of(seen.kind)
-            q = rules.tolerate.at(level) * (1.0 if power is None else max(power.low(rules), 0.01))
-            tally = standing.tally(kind).after(seen, q)
-            standing = replace(standing, kinds={**standing.kinds, kind: tally})
-            if tally.detector.mean >= rules.patience:
-                standing, consequence = standing._alarmed(seen, kind, rules)
-        lowers = rules.demote and below(seen.level, rules) is not None
-        if seen.level is AutonomyLevel.COLLABORATOR and lowers:
+            q = _guarded(rules, level, power)
+            tally = standing.tally(kind).after(seen, q, times)
+            kinds, mean = {**kinds, kind: tally}, tally.detector.mean
+        standing = Standing(*standing[:4], answers, kinds)
+        if mean >= rules.patience:
+            standing, consequence = standing._alarmed(seen, kind, rules, power)
+        if seen.level is AutonomyLevel.COLLABORATOR and rules.demote and below(seen.level, rules) is not None:
             replaced = replaced_share(standing.answers)
             if replaced is not None and replaced > 0.5:
                 why = f"{replaced:.0%} of the last {REPLACED_OF} answers were replaced"
@@ -274,7 +300,7 @@ class Standing:
         return standing, consequence
 
     def _alarmed(
-        self, seen: Observation, kind: str, rules: EvidenceRules
+        self, seen: Observation, kind: str, rules: EvidenceRules, power: Power | None
     ) -> tuple[Standing, Consequence | None]:
         tally = self.tally(kind)
         of = f" of kind '{kind}'" if kind else ""
@@ -283,9 +309,10 @@ class Standing:
             f"visits{of}"
         )
         if self.level is AutonomyLevel.COLLABORATOR:  # nothing unchecked has gone out
-            return replace(self, kinds={**self.kinds, kind: NOTHING_YET}), Consequence("drift", why)
+            left = tally.alarmed(_guarded(rules, self.level, power))
+            return self._replace(kinds={**self.kinds, kind: left}), Consequence("drift", why)
         if kind:  # the other kinds have earned their level by themselves
-            return replace(self, kinds={**self.kinds, kind: NOTHING_YET}), Consequence("kind", why)
+            return self._replace(kinds={**self.kinds, kind: NOTHING_YET}), Consequence("kind", why)
         if not rules.demote or below(seen.level, rules) is None:
             return self, None
         return self.anew(seen.at), Consequence("lower", why)
@@ -316,6 +343,11 @@ class Standing:
             str(plain["answers"]),
             {kind: Tally.from_plain(tally) for kind, tally in plain["kinds"].items()},
         )
+
+
+def _guarded(rules: EvidenceRules, level: AutonomyLevel, power: Power | None) -> float:
+    """The rate of seen errors that the detector guards at a level."""
+    return rules.tolerate.at(level) * (1.0 if power is None else max(power.low(rules), 0.01))
 
 
 def replaced_share(answers: str) -> float | None:
@@ -377,7 +409,7 @@ def _missing(
     if not power.caught:
         if power.reviewer:
             return f"{power.reviewer} noticed none of {power.planted} planted drafts"
-        return "the check refuses nothing"
+        return f"the check refuses nothing ({power.sort})" if power.sort else "the check refuses nothing"
     least = power.share if power.least is None else power.least
     if least < rules.min_power:
         where = power.reviewer or power.sort or "planted"

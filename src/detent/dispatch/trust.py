@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
 
 RAISE_BETS = (0.0, 1 / 8, 1 / 4, 1 / 2)
 LOWER_BETS = (2.0, 4.0, 10.0)
@@ -62,13 +62,18 @@ def at_most(n: int, errors: Errors, risk: float) -> float:
     return high
 
 
+@lru_cache(maxsize=1024)
 def power_low(planted: int, caught: int, risk: float) -> float:
     """The least power of a check that has caught so many of the planted errors."""
     return 1 - at_most(planted, planted - caught, risk)
 
 
-@dataclass(frozen=True, slots=True)
-class Detector:
+@lru_cache(maxsize=1024)
+def _lower_factors(q: float, cost: float) -> tuple[float, ...]:
+    return tuple(factor(bet, q, cost) for bet in LOWER_BETS)
+
+
+class Detector(NamedTuple):
     """Notices that errors have become more frequent than q, whatever came before.
 
     An agent with an error rate of at most q raises an alarm at most once in `patience` judged visits on
@@ -84,12 +89,20 @@ class Detector:
 
     def after(self, cost: float, q: float) -> Detector:
         """The detector after one more judged visit; `cost` 0 is a right answer, 1 a wrong one."""
+        factors = _lower_factors(q, cost)
         return Detector(
-            tuple(
-                min((number + 1) * factor(bet, q, cost), HIGHEST)
-                for number, bet in zip(self.numbers, LOWER_BETS, strict=True)
-            )
+            tuple([min((number + 1) * by, HIGHEST) for number, by in zip(self.numbers, factors, strict=True)])
         )
+
+    def after_right(self, times: int, q: float) -> Detector:
+        """The detector after so many right answers in a row, at the price of one."""
+        if times < 2:
+            return self.after(0.0, q) if times else self
+        numbers = []
+        for number, by in zip(self.numbers, _lower_factors(q, 0.0), strict=True):
+            grown = by**times
+            numbers.append(min(grown * number + by * (1 - grown) / (1 - by), HIGHEST))
+        return Detector(tuple(numbers))
 
     def after_all(self, costs: Iterable[float], q: float) -> Detector:
         """The detector after several judged visits, in their order."""

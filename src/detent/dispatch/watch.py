@@ -106,7 +106,7 @@ class Watch:
         if level is AutonomyLevel.CONSULTANT and standing.level is not AutonomyLevel.CONSULTANT:
             return held
         # Judged one by one before use, the evidence is of the kind that carries the first level.
-        as_gathered = replace(standing, level=level)
+        as_gathered = standing._replace(level=level)
         above, _ = next_level(rules, level, as_gathered, power, kind=standing.kind_of(seen.kind))
         return held if above is None else held._replace(earned=above.value)
 

@@ -36,8 +36,23 @@ def about(**facts: Any) -> Iterator[None]:
         _about.reset(token)
 
 
+_quiet: ContextVar[bool] = ContextVar("detent_log_quiet", default=False)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Log nothing in this block: what happens in it is made up, and would be taken for an event."""
+    token = _quiet.set(True)
+    try:
+        yield
+    finally:
+        _quiet.reset(token)
+
+
 def wants(level: int) -> bool:
     """Whether events of this level are logged. Cheap: ask before gathering facts."""
+    if _quiet.get():
+        return False
     structlog = _configured_structlog()
     if structlog is None:
         return _standard.isEnabledFor(level)
@@ -80,6 +95,8 @@ def _configured_structlog() -> ModuleType | None:
 
 
 def _log(level: int, method: str, event: str, facts: dict[str, Any]) -> None:
+    if _quiet.get():
+        return
     facts = {**_about.get(), **facts}
     structlog = _configured_structlog()
     if structlog is not None:

@@ -11,7 +11,7 @@ from typing import Any
 from detent.apps.warranty.domain.words import WORDS
 from detent.apps.warranty.handlers import Handlers, shown
 from detent.apps.warranty.mail_data import mail_of, received_day
-from detent.apps.warranty.rules import TICKET_RULES, Rules
+from detent.apps.warranty.rules import MAIL_RULES, TICKET, TICKET_RULES, Rules
 from detent.apps.warranty.settings import FIRST_STEP, WarrantySettings
 from detent.apps.warranty.tools.registry import WarrantySource, check_warranty_tool
 from detent.apps.warranty.tools.replies import Replies, send_email_tool
@@ -157,7 +157,7 @@ def warranty_flow(
     )
     handlers.playbook = flow.playbook
     for name, step in list(flow.steps.items()):
-        rule = TICKET_RULES if name == "03a-valid-warranty" else step.compare
+        rule = {FIRST_STEP: MAIL_RULES, TICKET: TICKET_RULES}.get(name, step.compare)
         side = replace(agent_side(step), private=True, answers=lambda ctx: mail_of(ctx.data).text)
         flow.replace(name, replace(step, agent=side, compare=rule))
     first, file = flow.steps.get(FIRST_STEP), flow.playbook.steps.get(FIRST_STEP)

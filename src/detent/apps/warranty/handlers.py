@@ -16,7 +16,7 @@ from detent.apps.warranty.domain.scope import (
     issue_description,
     scope_of,
 )
-from detent.apps.warranty.domain.serials import SerialExtraction, extract
+from detent.apps.warranty.domain.serials import SerialExtraction, extract, serial_key
 from detent.apps.warranty.domain.words import Words
 from detent.apps.warranty.mail_data import MailView, TextPart, mail_of, with_flags
 from detent.apps.warranty.settings import WarrantySettings
@@ -40,6 +40,8 @@ CHECK_FAILED = "warranty_check_failed"
 IN_SCOPE = "in_scope"
 DEVICE, SERIAL = "device", "serial"
 """Values in the form of the first step: the topic of mails for this mailbox, the label of serial numbers."""
+_ABOUT = {IN_SCOPE: DEVICE, "spam": "advertising"}
+"""By scope of a mail, what the form of the first step says that it is about."""
 LANGUAGES = {"en": "English", "pl": "Polish"}
 READ_AT_ONCE = 16
 """Number of mails whose reading is cached: about as many as are under way."""
@@ -66,6 +68,8 @@ class Handlers:
             "numbers_in_mail": self.numbers_in_mail,
             "stated_about_mail": self.stated_about_mail,
             "stated_about_warranty": self.stated_about_warranty,
+            "form_of_mail": self.form_of_mail,
+            "form_of_warranty": self.form_of_warranty,
         }
 
     def read(self, mail: MailView) -> tuple[SerialExtraction, Scope]:
@@ -110,6 +114,20 @@ class Handlers:
     def stated_about_warranty(self, ctx: StepContext, said: Said) -> dict[str, Any]:
         """Nothing: what the registry answered is the data, whatever an agent makes of it."""
         return {}
+
+    def form_of_mail(self, ctx: StepContext, outcome: Outcome) -> dict[str, Any]:
+        """The form of the first step as an agent fills it in that reads the mail as code does."""
+        scope, serial = outcome.set["scope"]["kind"], outcome.set.get("serial_number")
+        serials = {serial_key(serial)} if serial else set()
+        numbers = {number.text: number for number in self.numbers_in_mail(ctx)}
+        return {
+            "about": _ABOUT.get(scope, "administration"),
+            "numbers": {text: SERIAL if serial_key(text) in serials else "other" for text in numbers},
+        }
+
+    def form_of_warranty(self, ctx: StepContext, outcome: Outcome) -> dict[str, Any]:
+        """The form of the second step: what the registry answered."""
+        return {"status": registry_status(outcome.set.get("warranty_data"))}
 
     def decided(self, ctx: StepContext, outcome: Outcome) -> Outcome:
         """An outcome that names only the next step, with the scope that follows from it."""
@@ -283,3 +301,9 @@ def letter(email: Any) -> str:
 
 def _check_failed(data: Mapping[str, Any]) -> bool:
     return bool((data.get("warranty_data") or {}).get("error"))
+
+
+def registry_status(data: Any) -> str:
+    """The status in the registry's answer, as a value of the form."""
+    answer = data if isinstance(data, Mapping) else {}
+    return "error" if answer.get("error") else str(answer.get("status"))

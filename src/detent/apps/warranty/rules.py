@@ -13,7 +13,17 @@ from typing import Any
 from detent.adapters.mail.reply import rendered
 from detent.apps.warranty.domain import tokens
 from detent.apps.warranty.domain.serials import serial_key, serial_shaped
-from detent.apps.warranty.handlers import AMBIGUOUS, ASK, CHECK, CONFIRM, DEVICE, REDIRECT, SERIAL, Handlers
+from detent.apps.warranty.handlers import (
+    AMBIGUOUS,
+    ASK,
+    CHECK,
+    CONFIRM,
+    DEVICE,
+    REDIRECT,
+    SERIAL,
+    Handlers,
+    registry_status,
+)
 from detent.apps.warranty.mail_data import MailView, mail_of
 from detent.apps.warranty.mail_facts import day_of, mail_facts
 from detent.apps.warranty.settings import FIRST_STEP
@@ -115,7 +125,7 @@ class Rules:
         ]
         if any(serial_key(str(asked_serial)) != serial_key(serial or "") for asked_serial in serials):
             yield "check_warranty was called with another serial number than the one you were given."
-        if reply.form is not None and reply.form.get("status") != _registry_status(
+        if reply.form is not None and reply.form.get("status") != registry_status(
             outcome.set.get("warranty_data")
         ):
             yield "status is not what check_warranty answered."
@@ -193,12 +203,6 @@ class Rules:
             yield Required("the ticket's number", identifier=str(data.get("ticket_id") or ""))
 
 
-def _registry_status(data: Any) -> str:
-    """The status in the registry's answer, as a value of the form."""
-    answer = data if isinstance(data, Mapping) else {}
-    return "error" if answer.get("error") else str(answer.get("status"))
-
-
 def stands_in(mail: MailView, serial: str) -> bool:
     """Whether a mail contains exactly this token, and the token can be a serial number."""
     key = serial_key(serial)
@@ -216,5 +220,7 @@ def stands_in(mail: MailView, serial: str) -> bool:
     return False
 
 
+MAIL_RULES = CompareRules(harmless=("/numbers/order", "/numbers/phone", "/numbers/model", "/numbers/other"))
+"""What a number is that is no serial number decides nothing."""
 TICKET_RULES = CompareRules(ignore=("/ticket_id", "/effects/*/args/issue_description"))
 """Two tickets for the same device may differ in their description only; the id depends on the ticket."""

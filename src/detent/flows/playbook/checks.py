@@ -322,6 +322,7 @@ class _Check:
         """P14, P16, P21: the functions, keys and arguments that a form refers to exist."""
         named: list[tuple[tuple[str, ...], str | None, str]] = []
         named.append((("conclude",), step.conclude, "what concludes from an agent's answer"))
+        named.append((("filled_by",), step.filled_by, "what fills in the form"))
         for field in step.form:
             path = ("form", field.name)
             candidates = field.candidates

@@ -213,6 +213,7 @@ class _Maker:
             redirect=redirect_of(playbook.manifest),
             contracts=[self.contracts[key] for key in (EVERY, name) if key in self.contracts],
             concluding=self._function(name, step.conclude) if step.conclude is not None else None,
+            filling=self._function(name, step.filled_by) if step.filled_by is not None else None,
             finders={
                 field.name: self._function(name, field.candidates.function)
                 for field in step.form

@@ -9,19 +9,23 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from detent.dispatch.answer_text import parse_answer
+from detent.dispatch.equivalence import canonical_value
 from detent.dispatch.executor import SchemaHint
+from detent.dispatch.planted import LABELS, PlainAnswer
 from detent.dispatch.proposal import Proposal
 from detent.engine.calls import call
-from detent.engine.trial_context import TrialContext
+from detent.engine.outcome import Outcome
+from detent.engine.trial_context import CannotCheck, TrialContext
 from detent.flows.playbook import forms
 from detent.flows.playbook.instruction import FormField
 from detent.flows.playbook.prompting import LineDialect, Said, collapsed, visible
 from detent.flows.playbook.protocol import NEXT_STEP, Reply
 
 if TYPE_CHECKING:
+    from detent.dispatch.gate import Side
     from detent.dispatch.plan import Plan
     from detent.engine.acts import Act
     from detent.engine.context import StepContext
@@ -34,6 +38,9 @@ DRAFT = "_draft"
 SHORT = 200
 """Longest input that is shown in one line, in characters."""
 
+Filling: TypeAlias = Callable[[Any, Outcome], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
+"""`(ctx, outcome) -> fields`: the form as an agent would fill it in that agrees with the step's own code."""
+
 
 class FormDialect(LineDialect):
     """Asks for a form. A reply in lines is accepted as well, under the same conditions."""
@@ -43,6 +50,7 @@ class FormDialect(LineDialect):
         *args: Any,
         finders: Mapping[str, forms.Finder] | None = None,
         own: Callable[[StepContext], Awaitable[Sequence[Effect]]] | None = None,
+        filling: Filling | None = None,
         **more: Any,
     ) -> None:
         super().__init__(*args, **more)
@@ -50,6 +58,7 @@ class FormDialect(LineDialect):
         """By field, the function that finds its candidates."""
         self.own = own
         """The effects that the step's own code would propose."""
+        self.filling = filling
         form = self.step.form
         self.labelled = tuple(field.name for field in form if field.candidates is not None)
         self.drafted = tuple(field for field in form if field.fills is not None and is_prose(field))
@@ -182,6 +191,58 @@ class FormDialect(LineDialect):
             own, reply = {}, replace(reply, form={})
         statement = Said(own, reply, distinct, (*problems, *wrong))
         return Proposal(statement, None, distinct, None, own, own)
+
+    # -- planted errors -------------------------------------------------------------------------------------
+
+    async def answer_for(
+        self, plan: Plan, ctx: StepContext, inputs: Mapping[str, Any], side: Side
+    ) -> PlainAnswer:
+        """The form filled in: by the step's `filled_by`, from arguments it fills, or from the data."""
+        stated: Mapping[str, Any] = {}
+        if self.filling is not None:
+            stated = await call(self.filling, None, ctx, side.outcome)
+        answer: dict[str, Any] = {}
+        for field in self.step.form:
+            if field.name in self.labelled and not inputs.get(field.name):
+                continue  # nothing to label
+            if field.name in stated:
+                answer[field.name] = stated[field.name]
+            elif field.fills is not None:
+                answer[field.name] = _argument(side, field.fills)
+            elif self.step.conclude is None and field.name in side.outcome.set:
+                answer[field.name] = _as_labels(field, side.outcome.set[field.name])
+            else:
+                raise CannotCheck(
+                    f"nothing says how code would fill in '{field.name}'; name a function in `filled_by`"
+                )
+        return PlainAnswer(canonical_value(answer))
+
+    def answer_schema(self, plan: Plan, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The form's schema, with the candidates of these inputs."""
+        schema = forms.schema_of(self.step.form, self._candidates(inputs))
+        for name in self.labelled:
+            schema["properties"].get(name, {})[LABELS] = True
+        return schema
+
+    def written(self, plan: Plan, answer: PlainAnswer) -> str:
+        """The form as JSON text."""
+        return json.dumps(answer.output, ensure_ascii=False)
+
+
+def _argument(side: Side, place: str) -> Any:
+    """The argument of the handler's effect that a field fills."""
+    tool, _, name = place.rpartition(".")
+    for effect in side.effects:
+        if effect.tool == tool:
+            return effect.args.get(name)
+    raise CannotCheck(f"the handler does not call {tool} on it")
+
+
+def _as_labels(field: FormField, value: Any) -> Any:
+    """Labelled candidates as an agent writes them: each text with its label."""
+    if field.candidates is None or not isinstance(value, Mapping):
+        return value
+    return {text: label for label, texts in value.items() for text in texts}
 
 
 def is_prose(field: FormField) -> bool:

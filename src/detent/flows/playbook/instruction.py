@@ -212,6 +212,8 @@ class InstructionFile:
         "The form filled in, shown to agents.", list)] = ()
     conclude: Annotated[str | None, Written("text",
         "The function that makes data of what an agent states.", str)] = None
+    filled_by: Annotated[str | None, Written("text",
+        "The function that fills in the form as code decided, to measure the check.", str)] = None
     mode: Annotated[StepMode | None, Written("", "Who performs it.", _Mode, code="P20")] = None
     autonomy: Annotated[AutonomyLevel | None, Written("", "What an agent's answer has to pass.", _Level,
         code="P20")] = None

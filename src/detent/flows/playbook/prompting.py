@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from unicodedata import category
 
 from detent.dispatch.agent_tools import declared_tools
+from detent.dispatch.equivalence import canonical_value
 from detent.dispatch.plan import Dialect
+from detent.dispatch.planted import PlainAnswer, PlainEffect
 from detent.dispatch.prompt import Prompt, cut, masked
 from detent.dispatch.proposal import Proposal
 from detent.flows.playbook.folder import OutputLine
@@ -21,6 +23,7 @@ from detent.flows.playbook.protocol import BODY, NEXT_STEP, Reply, read_reply
 from detent.kernel.plain import canonical, digest, to_plain
 
 if TYPE_CHECKING:
+    from detent.dispatch.gate import Side
     from detent.dispatch.plan import Plan
     from detent.engine.acts import Act
     from detent.engine.context import StepContext
@@ -179,15 +182,41 @@ class LineDialect(Dialect):
         statement = Said(data, reply, distinct, (*reply.problems, *wrong))
         return Proposal(statement, reply.next_step, distinct, None, data, data)
 
-    def written(self, plan: Plan, output: Any, next_state: str | None) -> str:
-        """The output lines that set these values, and the next step."""
-        values = output if isinstance(output, Mapping) else {}
-        lines = [f"{NEXT_STEP}: {next_state}"]
-        lines += [
-            f"{line.key}: {values[line.sets]}"
-            for line in self.lines
-            if line.sets and values.get(line.sets) is not None
-        ]
+    async def answer_for(
+        self, plan: Plan, ctx: StepContext, inputs: Mapping[str, Any], side: Side
+    ) -> PlainAnswer:
+        """The values of the output lines; texts of effects that an agent cannot call are lines as well."""
+        output: dict[str, Any] = {}
+        for line in self.lines:
+            value = await _unpacked(ctx, side.outcome.set.get(line.sets)) if line.sets else None
+            if isinstance(value, str | int | float):
+                output[line.key] = str(value)
+        offered = self._offered(plan)
+        calls = [effect for effect in side.effects if effect.tool in offered]
+        for key, target in self.step.text_fields.items():
+            tool, _, argument = target.rpartition(".")
+            for effect in side.effects if not calls else ():
+                if effect.tool == tool and isinstance(effect.args.get(argument), str):
+                    output[key] = effect.args[argument]
+        return PlainAnswer(
+            output,
+            side.to,
+            tuple(PlainEffect(effect.tool, canonical_value(to_plain(effect.args))) for effect in calls),
+        )
+
+    def answer_schema(self, plan: Plan, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The output lines, and no others."""
+        names = [*(line.key for line in self.lines), *self.step.text_fields]
+        properties = {name: {"type": "string"} for name in names}
+        return {"type": "object", "properties": properties, "additionalProperties": False}
+
+    def written(self, plan: Plan, answer: PlainAnswer) -> str:
+        """The next step and the output lines, the body last."""
+        values = answer.output if isinstance(answer.output, Mapping) else {}
+        lines = [f"{NEXT_STEP}: {answer.next_state}"]
+        lines += [f"{key}: {value}" for key, value in values.items() if value is not None and key != BODY]
+        if values.get(BODY) is not None:
+            lines.append(f"{BODY}: {values[BODY]}")
         return "\n".join(lines)
 
 

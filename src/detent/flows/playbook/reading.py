@@ -43,7 +43,7 @@ BODY_ARGUMENT = "body"
 
 _MAY_BE_EMPTY = (
     *REQUIRED, "aliases", "available_functions", "needs", "outputs", "handler", "call", "effects",
-    "validator", "examples", "conclude",
+    "validator", "examples", "conclude", "filled_by",
 )  # fmt: skip
 """Keys for which an empty text counts as left out."""
 _NAME = re.compile(r"[^\W_]+(?:[-_]+[^\W_]+)*")
@@ -155,7 +155,7 @@ class _Reader(FormReader):
         for key in ("needs", "outputs"):
             values[key] = tuple(dict.fromkeys(values.get(key, ())))
         values["aliases"] = tuple(alias.strip() for alias in values.get("aliases", ()))
-        for key in ("description", "handler", "validator", "conclude"):
+        for key in ("description", "handler", "validator", "conclude", "filled_by"):
             if key in values:
                 values[key] = values[key].strip()
         values["mode"] = StepMode(values["mode"]) if "mode" in values else None

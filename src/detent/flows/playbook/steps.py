@@ -28,7 +28,7 @@ from detent.flows.playbook.declared_handler import (
     received,
 )
 from detent.flows.playbook.folder import OutputLine
-from detent.flows.playbook.form_prompting import FormDialect, is_prose
+from detent.flows.playbook.form_prompting import Filling, FormDialect, is_prose
 from detent.flows.playbook.forms import Finder
 from detent.flows.playbook.instruction import (
     DEGRADED,
@@ -79,6 +79,7 @@ class StepWork:
         redirect: EffectDeclaration | None = None,
         contracts: Sequence[Contract] = (),
         concluding: Conclude | None = None,
+        filling: Filling | None = None,
         finders: Mapping[str, Finder] | None = None,
         show: Show | None = None,
     ) -> None:
@@ -93,6 +94,7 @@ class StepWork:
         self.redirect = redirect
         self.contracts = tuple(contracts)
         self.concluding = concluding
+        self.filling = filling
         self.finders = finders or {}
         self.show = show or {}
         self.allowed = tuple(dict.fromkeys(edge.to for edge in edges))
@@ -399,7 +401,7 @@ def engine_step(
         validator=validator,
         agent=AgentSide(
             names_next=True,
-            dialect=FormDialect(*asking, finders=work.finders, own=work.proposals)
+            dialect=FormDialect(*asking, finders=work.finders, own=work.proposals, filling=work.filling)
             if step.form
             else LineDialect(*asking),
             hints=hints,

@@ -92,10 +92,15 @@ def test_the_version(detent):
     assert detent("--version").out == "detent 0.1.0\n"
 
 
+def test_a_command_may_follow_two_dashes(detent):
+    assert detent("--", "runs", "--help").out == detent("runs", "--help").out
+
+
 def test_help_loads_nothing_heavy():
     script = (
         "import sys\nfrom detent.cli.main import run\nrun(['--help'])\n"
-        "heavy = {'asyncio', 'pydantic', 'rich', 'sqlite3', 'structlog', 'yaml', 'detent.engine.engine'}\n"
+        "heavy = {'asyncio', 'pydantic', 'rich', 'sqlite3', 'structlog', 'yaml', 'detent.engine.engine',\n"
+        "         'detent.kernel.entries', 'importlib.metadata'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -121,6 +121,7 @@ class TestWhatCostsNoTrust:
             run = await engine.run("flow", MAIL)
             assert run.data == {**MAIL, **FAULT}
         assert await held(engine) is None
+        await engine.performer.evidence.settle()
         (mark,) = (await engine.store.marks("evidence/")).values()
         standing = Standing.from_plain(mark)
         assert (standing.tally().n, len(standing.answers)) == (0, 40)

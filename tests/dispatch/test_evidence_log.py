@@ -56,6 +56,31 @@ async def test_what_is_counted_in_passing_is_written_before_the_engine_is_gone(d
     assert Standing.from_plain(mark).answers == "uuuuu"
 
 
+async def test_what_nobody_waits_for_shares_one_write(durable):
+    executor = scripted({"output": {"kind": "fault", "urgent": True}, "repeat": True})
+    engine = await durable.engine(forms(), dispatch=settings(executor, agent("collaborator")))
+    evidence = dispatcher_of(engine).evidence
+    evidence.linger = 3600.0
+    for _ in range(5):
+        await engine.run("flow", MAIL)
+    assert not await engine.store.marks("evidence/")
+    await evidence.settle()
+    ((key, mark),) = (await engine.store.marks("evidence/")).items()
+    assert Standing.from_plain(mark).tally().judged == 5
+    assert (await engine.store.mark(key))[1] == 1
+
+
+async def test_a_verdict_against_an_agent_is_written_before_the_run_goes_on(durable):
+    wrong = {"output": {"kind": "fault", "urgent": False}}
+    right = {"output": {"kind": "fault", "urgent": True}}
+    engine = await durable.engine(forms(), dispatch=settings(scripted(right, wrong), agent("collaborator")))
+    dispatcher_of(engine).evidence.linger = 3600.0
+    for _ in range(2):
+        await engine.run("flow", MAIL)
+    (tally,) = await tallies(engine)
+    assert (tally.judged, tally.wrong) == (2, 1)
+
+
 async def test_a_visit_of_many_rounds_is_one_observation_and_its_end_counts(bench):
     """Counting rounds, an agent that is wrong at every end would score 90 %."""
 

@@ -1,13 +1,12 @@
 """Flows are found where they are said to be, and nothing that fails to load is passed over."""
 
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 from detent.kernel.errors import ConfigurationError, FlowNotFound
 from detent.runtime.catalog import Catalog
-from detent.runtime.entry_points import PluginError
+from detent.runtime.entry_points import EntryPoint, PluginError
 from detent.runtime.settings import Settings, read_settings
 
 FLOW = """

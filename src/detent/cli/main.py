@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_command_name
-from typer.models import CommandInfo
+from typer.models import CommandInfo, TyperInfo
 
 from detent.cli import (
     act,
@@ -96,20 +96,48 @@ def detent(
 
 
 @cache
-def program(called: str = "") -> Any:
-    """Build the program with only the invoked command, because building every command takes longer than
-    most commands take to run. For help, or an unknown command, build all of them."""
+def program(called: str | None = None) -> Any:
+    """Build the program, or as much of it as a command line needs whose first word is `called`.
+
+    That is the command of this name, because building every command takes longer than most take to run; or
+    for help, or an unknown command, a list of all of them.
+    """
     part = copy(app)
-    part.registered_commands = [item for item in app.registered_commands if _name(item) == called]
-    part.registered_groups = [item for item in app.registered_groups if item.name == called]
-    if not part.registered_commands and not part.registered_groups:
-        part = copy(app)
-        part.registered_groups = list(app.registered_groups)
-        for plug in plugs():
-            if plug.commands is not None:
-                section = "Look at flows" if isinstance(plug, Kind) else "Applications"
-                part.add_typer(plug.load(plug.commands), name=plug.name, rich_help_panel=section)
+    part.registered_commands = [item for item in app.registered_commands if called in (None, _name(item))]
+    part.registered_groups = [item for item in app.registered_groups if called in (None, item.name)]
+    if called is not None and (part.registered_commands or part.registered_groups):
+        return get_command(part)
+    named = [plug for plug in plugs() if called in (None, plug.name)]
+    for plug in named or plugs():
+        if plug.commands is not None:
+            section = "Look at flows" if isinstance(plug, Kind) else "Applications"
+            part.add_typer(plug.load(plug.commands), name=plug.name, rich_help_panel=section)
+    if not named:
+        part.registered_commands = [_listed(item) for item in app.registered_commands]
+        groups = (*app.registered_groups, *part.registered_groups)
+        part.registered_groups = [_listed_group(item) for item in groups]
     return get_command(part)
+
+
+def _listed(command: CommandInfo) -> CommandInfo:
+    """A command as a list needs it: without its parameters, which take longest to build."""
+
+    def listed() -> None: ...
+
+    listed.__name__, listed.__doc__ = _name(command), command.callback.__doc__
+    command = copy(command)
+    command.callback = listed
+    return command
+
+
+def _listed_group(group: TyperInfo) -> TyperInfo:
+    """A group as a list needs it: without its commands."""
+    group = copy(group)
+    assert group.typer_instance is not None
+    group.typer_instance = copy(group.typer_instance)
+    group.typer_instance.registered_commands = []
+    group.typer_instance.registered_groups = []
+    return group
 
 
 def _name(command: CommandInfo) -> str:
@@ -126,9 +154,9 @@ def run(args: Sequence[str] | None = None) -> int:
     debug = bool(os.environ.get("DETENT_DEBUG"))
     invocation.begin(args is None)
     try:
-        code = program(*(sys.argv[1:] if args is None else args)[:1])(
-            args=args, prog_name="detent", standalone_mode=False
-        )
+        given = sys.argv[1:] if args is None else args
+        called = next((arg for arg in given if arg != "--"), "")
+        code = program(called)(args=args, prog_name="detent", standalone_mode=False)
     except BrokenPipeError:
         # The reader of the output has gone: print nothing more, not even while shutting down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from detent.cli.options import Options, Output, RunId, Since, takes
 from detent.cli.runs import SECTION
-from detent.insight.formatting import count
-
-if TYPE_CHECKING:
-    pass
 
 
 def add(app: typer.Typer) -> None:
@@ -137,4 +133,6 @@ async def export(
             if output is not None:
                 file.close()
     if output is not None:
+        from detent.insight.formatting import count
+
         warn(f"Written to {output}: {count(lines, 'entry')} of {count(len(ids), 'run')}.")

@@ -1,7 +1,8 @@
-"""Writes verdicts about agents to the store: concurrent verdicts share one write, and none is lost.
+"""Writes verdicts about agents to the store: those of several visits share one write.
 
-A verdict that can only favour an agent is written in the background; one against it is written before the run
-continues, because it may demote the step.
+A verdict that can only favour an agent is written in the background, a moment later, together with those that
+follow it; one against it is written before the run continues, because it may demote the step. A process that
+is killed loses no more than what the last moment said in favour of its agents.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 EVIDENCE = "evidence/"
 """Prefix of the marks that hold the standing of a series."""
+LINGER = 0.1
+"""Seconds for which a verdict waits for others to share its write, unless somebody waits for it."""
 TRIES = 100
 """Attempts at writing a mark that other processes write too."""
 
@@ -67,6 +71,12 @@ class Counted:
     context: Context = field(default_factory=copy_context)
     """The run's own, because verdicts of several runs are written together: its facts are logged."""
 
+    @property
+    def concerns_watch(self) -> bool:
+        """Whether it may change what the step's watch says about the next visit."""
+        seen = self.seen
+        return seen.verdict.judges and (bool(seen.kind) or seen.level >= AutonomyLevel.CONSULTANT)
+
     def tell(self, level: Callable[..., None], event: str, **facts: Any) -> None:
         """Log an event about the step, with the facts of its own run."""
         self.context.run(self.log, level, event, **facts)
@@ -77,8 +87,11 @@ class EvidenceLog:
 
     def __init__(self, rules: EvidenceRules) -> None:
         self.rules = rules
+        self.linger = LINGER
         self._waiting: dict[str, list[Counted]] = {}
         self._writers: dict[str, asyncio.Task[None]] = {}
+        self._urgent: dict[str, asyncio.Event] = {}
+        """Set where pending verdicts are to be written now."""
         self._key: bytes | None = None
 
     async def count(self, counted: Counted) -> None:
@@ -86,12 +99,18 @@ class EvidenceLog:
         key = mark_of(counted.step, counted.series)
         self._waiting.setdefault(key, []).append(counted)
         if key not in self._writers:
+            self._urgent[key] = asyncio.Event()
             self._writers[key] = asyncio.create_task(self._write(key), context=Context())
+        if counted.concerns_watch:
+            self._urgent[key].set()
         if counted.seen.verdict in (Verdict.DIFFERED, Verdict.REFUSED):
+            self._urgent[key].set()
             await asyncio.shield(self._writers[key])
 
     async def settle(self) -> None:
-        """Wait until all verdicts so far are written."""
+        """Write all verdicts so far."""
+        for urgent in self._urgent.values():
+            urgent.set()
         await asyncio.gather(*self._writers.values(), return_exceptions=True)
 
     async def draw_key(self, store: Store) -> bytes:
@@ -103,13 +122,17 @@ class EvidenceLog:
     async def _write(self, key: str) -> None:
         """Write the pending verdicts of one standing until there are none."""
         try:
-            while counted := self._waiting.pop(key, None):
+            while key in self._waiting:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self.linger):
+                        await self._urgent[key].wait()
+                counted = self._waiting.pop(key)
                 try:
                     await self._add(key, counted)
                 except (Fenced, StoreError) as error:
                     logger.error("evidence.lost", key=key, verdicts=len(counted), error=type(error).__name__)
         finally:
-            del self._writers[key]
+            del self._writers[key], self._urgent[key]
 
     async def _add(self, key: str, several: list[Counted]) -> None:
         """Add verdicts to a standing by themselves; with those that have consequences, a journal is told."""
@@ -177,7 +200,7 @@ class EvidenceLog:
             power = power_behind(standing.judges, check, plants)
             standing, consequence = standing.after(counted.seen, rules, power)
             changes.marks.put(key, standing.to_plain())
-            if counted.seen.kind or counted.seen.level >= AutonomyLevel.CONSULTANT:
+            if counted.concerns_watch:
                 changes.judged.append((counted, standing, power))
                 await self._watch(changes, *changes.judged[-1])
             if consequence is not None:

@@ -18,13 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.authoring.source_imports import SourceLoader, import_from_source
 from detent.kernel.errors import ConfigurationError, FlowNotFound, nearest
-from detent.runtime.entry_points import offered, plugin_error, shown_point
+from detent.runtime.entry_points import EntryPoint, offered, plugin_error, shown_point
 from detent.runtime.plugs import Definitions, apps, kinds, plugs, suffixes
 from detent.runtime.settings import Keys, Settings
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from detent.adapters.mcp.server import McpServer
     from detent.authoring.problem import Problem
     from detent.engine.flow import Flow

@@ -1,17 +1,54 @@
 """Entry points of installed packages, read again only after an installation, and the error for an entry point
-or plugin that cannot be loaded."""
+or plugin that cannot be loaded.
+
+`importlib.metadata` takes longer to import than a listing of commands takes to print, so its lookup is done
+here for packages in folders. Where packages are kept or found in other ways, it is asked.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
-from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache, reduce
+from importlib import import_module
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
 from detent.kernel.errors import ConfigurationError
+
+Places = tuple[tuple[str, int | None], ...]
+"""The import path, and when each of its folders was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPoint:
+    """An object that an installed package offers under a name."""
+
+    name: str
+    value: str
+    """Where it is: `package.module:attribute`."""
+    group: str
+    info: Path | None = field(default=None, compare=False)
+    """The folder that describes the package."""
+
+    @property
+    def package(self) -> str | None:
+        """Name of the package."""
+        if self.info is None:
+            return None
+        from importlib.metadata import Distribution
+
+        return Distribution.at(self.info).metadata["Name"]
+
+    def load(self) -> Any:
+        """Import the object."""
+        module, _, path = self.value.partition("[")[0].partition(":")
+        return reduce(getattr, filter(None, path.strip().split(".")), import_module(module.strip()))
 
 
 def offered(group: str, name: str | None = None) -> list[EntryPoint]:
@@ -32,13 +69,55 @@ def _changed(place: str) -> int | None:
 
 
 @lru_cache(maxsize=32)
-def _of_group(group: str, places: tuple[Any, ...]) -> tuple[EntryPoint, ...]:
-    return tuple(_everything(places).select(group=group))
+def _of_group(group: str, places: Places) -> tuple[EntryPoint, ...]:
+    if (points := _in_folders(places)) is not None:
+        return tuple(point for point in points if point.group == group)
+    from importlib.metadata import entry_points
+
+    return tuple(EntryPoint(point.name, point.value, group) for point in entry_points(group=group))
 
 
 @lru_cache(maxsize=1)
-def _everything(places: tuple[Any, ...]) -> Any:
-    return entry_points()
+def _in_folders(places: Places) -> tuple[EntryPoint, ...] | None:
+    """Every entry point; None where not all packages are found in folders."""
+    if any(finder is not PathFinder and hasattr(finder, "find_distributions") for finder in sys.meta_path):
+        return None
+    try:
+        return tuple(point for info in _infos(places) for point in _points(info))
+    except NotADirectoryError:  # an archive
+        return None
+
+
+def _infos(places: Places) -> Iterator[Path]:
+    """The folders that describe packages: of several with the same name, the first."""
+    known: set[str] = set()
+    for place, _ in places:
+        if place.endswith(".egg"):
+            raise NotADirectoryError(place)
+        try:
+            entries = os.listdir(place or os.curdir)
+        except (FileNotFoundError, PermissionError):
+            continue
+        for entry in entries:
+            if entry.endswith((".dist-info", ".egg-info")):
+                package = re.sub(r"[-_.]+", "_", entry.rpartition(".")[0].partition("-")[0]).lower()
+                if package not in known:
+                    known.add(package)
+                    yield Path(place, entry)
+
+
+def _points(info: Path) -> Iterator[EntryPoint]:
+    try:
+        text = (info / "entry_points.txt").read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return
+    group = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("[") and line.endswith("]"):
+            group = line.strip("[]")
+        elif "=" in line and not line.startswith("#"):
+            name, value = map(str.strip, line.split("=", 1))
+            yield EntryPoint(name, value, group, info)
 
 
 class PluginError(ConfigurationError):
@@ -56,8 +135,8 @@ class PluginError(ConfigurationError):
 
 def shown_point(point: EntryPoint) -> str:
     """An entry point for people: its value, and the package that offers it."""
-    package = f" of {point.dist.name}" if point.dist is not None else ""
-    return f"{point.value}{package}"
+    package = point.package
+    return point.value if package is None else f"{point.value} of {package}"
 
 
 def _error_line(error: BaseException) -> str:

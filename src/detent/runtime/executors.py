@@ -20,11 +20,10 @@ from detent.kernel.errors import ConfigurationError, IntegrationMissing, nearest
 from detent.runtime.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from detent.adapters.models.model import Model
     from detent.adapters.models.prices import PriceTable
     from detent.dispatch.executor import StepExecutor
+    from detent.runtime.entry_points import EntryPoint
 
 GROUP = "detent.executors"
 """Entry points named after a kind; the value is called `(options, *, folder)` and gives a `StepExecutor`."""

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from detent.kernel.errors import ConfigurationError, nearest
-from detent.runtime.entry_points import offered, plugin_error, shown_point
+from detent.runtime.entry_points import EntryPoint, offered, plugin_error, shown_point
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
-    from importlib.metadata import EntryPoint
     from types import ModuleType
 
     from detent.authoring.problem import Problem

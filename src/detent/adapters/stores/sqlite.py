@@ -75,8 +75,9 @@ from detent.kernel.errors import (
 
 T = TypeVar("T")
 
-SLOW, LEFT_TO_THE_WRITER = 0.03, 2.0
-"""After a direct commit longer than the first, the writer takes over commits for the second, in seconds."""
+SLOW, LEFT_TO_THREADS = 0.03, 2.0
+"""After a direct commit longer than the first, the writer takes over commits for the second, in seconds; the
+same holds for reads and their threads."""
 
 
 class Batch:
@@ -162,7 +163,7 @@ class SQLiteStore(SqlReads):
         self._defined: set[str] = set()
         self._direct: _Writing | None = None
         """Writes and reads at once, in the thread that opened the store."""
-        self._direct_from = 0.0
+        self._writes_from = self._reads_from = 0.0
         self._thread = 0
 
     # -- opening --------------------------------------------------------------------------------------------
@@ -208,7 +209,7 @@ class SQLiteStore(SqlReads):
         """
         direct, elapsed = self._direct, time.perf_counter
         began = elapsed()
-        if self._writer is None or direct is None or began < self._direct_from:
+        if self._writer is None or direct is None or began < self._writes_from:
             return await self._write(work, *args)
         try:
             batch = direct.begin()
@@ -221,24 +222,25 @@ class SQLiteStore(SqlReads):
             direct.rollback()
             raise
         if elapsed() - began > SLOW:
-            self._direct_from = elapsed() + LEFT_TO_THE_WRITER
+            self._writes_from = elapsed() + LEFT_TO_THREADS
         return result
 
     async def _read_row(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Read a row by its key at once in this thread: handing it over costs several times as much.
 
-        Falls back to a reader's thread where `_write_alone` falls back to the writer's.
+        Falls back to a reader's thread while the file is locked, and for a while after a slow read. Commits
+        that wait for the disk say nothing about reads, which do not.
         """
         direct, elapsed = self._direct, time.perf_counter
         began = elapsed()
-        if direct is None or began < self._direct_from or threading.get_ident() != self._thread:
+        if direct is None or began < self._reads_from or threading.get_ident() != self._thread:
             return await self._read(work)
         try:
             result = direct.read(work)
         except sqlite3.Error:
             return await self._read(work)
         if elapsed() - began > SLOW:
-            self._direct_from = elapsed() + LEFT_TO_THE_WRITER
+            self._reads_from = elapsed() + LEFT_TO_THREADS
         return result
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:

@@ -38,12 +38,10 @@ from detent.flows.workflow.settings import (
     WorkflowSettings,
 )
 from detent.kernel.errors import ConfigurationError
-from detent.runtime.entry_points import offered, plugin_error, shown_point
+from detent.runtime.entry_points import EntryPoint, offered, plugin_error, shown_point
 from detent.runtime.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from detent.runtime.plugs import Project
 
 GROUPS: Mapping[str, type[Named]] = {

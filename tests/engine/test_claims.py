@@ -229,27 +229,31 @@ class TestRoom:
         assert (await engine.finish("top.p0")).status is Status.SUCCEEDED
         assert performed == ["top.p0"]
 
-    async def test_a_run_that_queues_for_long_is_given_back(self, bench):
+    async def test_a_run_that_queues_for_long_is_given_back(self, bench, clock):
         """It comes back from a retry and finds the only slot taken; another worker has room."""
-        go, failed = asyncio.Event(), asyncio.Event()
+        at_work = {"short": asyncio.Event(), "long": asyncio.Event()}
+        both_there, go = asyncio.Event(), asyncio.Event()
 
         async def work(ctx):
+            at_work[ctx.run_id].set()
             if ctx.run_id == "long":
                 await go.wait()
             elif ctx.attempt == 1:
-                failed.set()
+                await both_there.wait()
                 raise Transient("not yet")
 
-        step = Step("work", work, retry=RetryPolicy(3, 0.05, 0.05))
+        step = Step("work", work, retry=RetryPolicy(3, 30, 30))
         flow = flow_of({"work": ["done", "failed"]}, {"work": step})
-        first = await bench.engine(flow, concurrency=1)
-        serving = asyncio.ensure_future(first.serve(poll=0.01))
+        first = await bench.engine(flow, concurrency=1, clock=clock)
         await first.start("flow", run_id="short", drive=False)
-        await failed.wait()
+        serving = asyncio.ensure_future(first.serve(poll=3600))
+        await at_work["short"].wait()
         await first.start("flow", run_id="long", drive=False)
-        await until(lambda: first.active.under_way("long") is not None)
+        both_there.set()
+        await at_work["long"].wait()  # in the slot that the retry left
+        await clock.turn(30)
         await until(lambda: _owner(first, "short", None))
-        second = await bench.engine(flow)
+        second = await bench.engine(flow, clock=clock)
         assert await second.resume_all() == ["short"]
         assert (await second.finish("short")).status is Status.SUCCEEDED
         go.set()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -44,10 +44,11 @@ class PatternTimeout(Exception):
 class PatternBudget:
     """The seconds of computing that patterns may still take over one value."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_clock", "_left")
 
-    def __init__(self, seconds: float = LIMIT) -> None:
+    def __init__(self, seconds: float = LIMIT, clock: Callable[[], float] = time.thread_time) -> None:
         self._left = seconds
+        self._clock = clock  # the CPU time of this thread: a busy machine does not count
 
     def fits(self, pattern: str, text: str) -> bool:
         """Whether a pattern fits some part of a text.
@@ -79,14 +80,22 @@ class PatternBudget:
         if self._left <= 0:
             raise PatternTimeout(pattern)
         self._left += EACH_SEARCH
-        begun = time.thread_time()  # a busy machine does not count
-        try:
-            return rule.search(text, position, timeout=self._left)
-        except (TimeoutError, MemoryError):
-            self._left = 0
-            raise PatternTimeout(pattern) from None
-        finally:
-            self._left -= time.thread_time() - begun
+        patience = self._left
+        while True:
+            begun = self._clock()
+            try:
+                match = rule.search(text, position, timeout=patience)
+            except MemoryError:
+                break
+            except TimeoutError:
+                if self._clock() - begun > self._left / 2:
+                    break
+                patience *= 2  # the matcher counts what all threads compute: most of it was not this search
+            else:
+                self._left -= self._clock() - begun
+                return match
+        self._left = 0
+        raise PatternTimeout(pattern)
 
 
 @lru_cache(maxsize=1024)

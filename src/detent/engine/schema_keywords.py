@@ -1,32 +1,26 @@
 """JSON Schema keywords with bounded work: limited pattern matching, and steps in proportion to the value.
 
 Schemas come from projects and tool servers, values from models. A self-reference, nested alternatives, a
-backtracking pattern or a long list of unique items could each keep a validator busy forever.
+backtracking pattern or a long list of unique items could each keep a validator busy forever. Work is counted,
+not timed: whether a value fits does not depend on how fast or how busy the machine is.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from fractions import Fraction
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from detent.engine.patterns import PatternBudget
 
-FREE_STEPS = 100_000
-"""Keywords that may be applied to any value, however small."""
-STEPS_EACH = 100
-"""Further keywords for each value inside it."""
-FREE_SECONDS = 0.25
-"""CPU seconds for any value, however small."""
-SECONDS_EACH = 2e-6
-"""Further CPU seconds for each character: one keyword or one short item takes a few of these."""
-STEPS_BETWEEN_LOOKS = 16
-"""Keywords applied between two readings of the clock."""
+FREE_STEPS = 20_000
+"""Steps for any value, however small: a keyword applied is one, and so is each item it goes through."""
+STEPS_EACH = 20
+"""Further steps for each value inside it."""
 MOST_IN_ALTERNATIVE = 20
 """Errors kept per alternative: enough to find the nearest one."""
 LONGEST_UNEVALUATED = 5_000
@@ -46,38 +40,35 @@ class TooMuchWork(Exception):
 class Work:
     """The remaining allowance for checking one value."""
 
-    __slots__ = ("_begun", "_choices", "_clock", "_left", "_seconds", "_size", "_value", "patterns", "steps")
+    __slots__ = ("_choices", "_left", "_size", "_value", "patterns", "steps")
 
-    def __init__(self, value: Any, clock: Callable[[], float] = time.thread_time) -> None:
+    def __init__(self, value: Any) -> None:
         self.patterns = PatternBudget()
         self.steps = 0
-        """Keywords applied so far."""
+        """Steps taken so far."""
         self._value = value
-        self._size: tuple[int, int] | None = None
+        self._size: int | None = None
         self._left = FREE_STEPS
-        self._seconds = FREE_SECONDS
-        self._clock = clock  # this thread's CPU time, which other load does not affect
-        self._begun = clock()
         self._choices: dict[int, frozenset[Any]] = {}
 
-    def step(self) -> None:
-        """Count one keyword."""
-        self.steps += 1
+    def step(self, steps: int = 1) -> None:
+        """Count steps."""
+        self.steps += steps
         if self.steps > self._left:
             self._grow()
             if self.steps > self._left:
                 raise TooMuchWork
-        if self.steps % STEPS_BETWEEN_LOOKS == 0 and self._clock() - self._begun > self._seconds:
-            self._grow()
-            if self._clock() - self._begun > self._seconds:
-                raise TooMuchWork
+
+    def walked(self, steps: int) -> Iterator[Any]:
+        """Count steps when the errors before this are through; no error itself."""
+        self.step(steps)
+        yield from ()
 
     def _grow(self) -> None:
         """Extend the allowance by the value's size. Few values need it, so only those are measured."""
         if self._size is None:
-            self._size = values, characters = _size(self._value)
-            self._left += STEPS_EACH * values
-            self._seconds += SECONDS_EACH * characters
+            self._size = _size(self._value)
+            self._left += STEPS_EACH * self._size
 
     def choices(self, values: list[Any]) -> frozenset[Any]:
         """The values of an `enum` as a set, built once per check."""
@@ -98,7 +89,7 @@ def errors_of(validator: Any, value: Any, work: Work | None = None) -> Iterator[
     Raises:
         PatternTimeout: a pattern took too long.
         InvalidPattern: a pattern is no regular expression.
-        TooMuchWork: too many steps, too long, or too deep.
+        TooMuchWork: too many steps, or too deep.
     """
     work = work if work is not None else Work(value)
     errors = validator.iter_errors(value)
@@ -108,6 +99,12 @@ def errors_of(validator: Any, value: Any, work: Work | None = None) -> Iterator[
             error = next(errors, None)
         except RecursionError:
             raise TooMuchWork from None
+        except BaseException as stopped:
+            if (
+                type(stopped).__name__ == "PanicException"
+            ):  # a RecursionError inside a library written in Rust
+                raise TooMuchWork from None
+            raise
         finally:
             _work.reset(token)
         if error is None:
@@ -123,6 +120,7 @@ def bounded(kind: Any) -> Any:
     ours: dict[str, Callable[..., Any]] = {
         "additionalProperties": _additional_properties,
         "anyOf": _any_of,
+        "const": _const,
         "enum": _enum,
         "multipleOf": _multiple_of,
         "oneOf": _one_of,
@@ -133,7 +131,7 @@ def bounded(kind: Any) -> Any:
     }
     if "unevaluatedItems" in kind.VALIDATORS:
         ours["unevaluatedItems"] = _short(kind.VALIDATORS["unevaluatedItems"])
-    keywords = {word: _counted(ours.get(word, rule)) for word, rule in kind.VALIDATORS.items()}
+    keywords = {word: _counted(word, ours.get(word, rule)) for word, rule in kind.VALIDATORS.items()}
     return validators.extend(kind, keywords)  # type: ignore[no-untyped-call]
 
 
@@ -153,10 +151,29 @@ def format_checker() -> Any:
     return checker
 
 
-def _counted(rule: Callable[..., Any]) -> Callable[..., Any]:
+_THROUGH_THE_VALUE = frozenset({
+    "additionalItems", "additionalProperties", "contains", "items", "patternProperties", "prefixItems",
+    "propertyNames", "unevaluatedItems", "unevaluatedProperties", "uniqueItems",
+})  # fmt: skip
+"""Keywords that go through the items or keys of a value."""
+_THROUGH_THEIR_NAMES = frozenset({
+    "dependencies", "dependentRequired", "dependentSchemas", "properties", "required",
+})  # fmt: skip
+"""Keywords that go through their own names, whatever the value."""
+
+
+def _counted(word: str, rule: Callable[..., Any]) -> Callable[..., Any]:
+    through_value, through_names = word in _THROUGH_THE_VALUE, word in _THROUGH_THEIR_NAMES
+
     def counted(validator: Any, argument: Any, value: Any, schema: Any) -> Any:
-        _work.get().step()
-        return rule(validator, argument, value, schema)
+        work = _work.get()
+        work.step()
+        errors = rule(validator, argument, value, schema)
+        walked = value if through_value else argument if through_names else None
+        if errors is None or not isinstance(walked, dict | list):
+            return errors
+        # Counted once it has gone through all of it: most stop at the first errors.
+        return chain(errors, work.walked(len(walked)))
 
     return counted
 
@@ -172,21 +189,17 @@ def _short(rule: Callable[..., Any]) -> Callable[..., Any]:
     return short
 
 
-def _size(value: Any) -> tuple[int, int]:
-    """Number of values inside a value, including itself, and their approximate length as text."""
-    values, characters, todo = 0, 0, [value]
+def _size(value: Any) -> int:
+    """Number of values inside a value, including itself."""
+    values, todo = 0, [value]
     while todo:
         inner = todo.pop()
         values += 1
-        characters += 2
         if isinstance(inner, dict):
-            characters += sum(map(len, inner))
             todo.extend(inner.values())
         elif isinstance(inner, list):
             todo.extend(inner)
-        elif isinstance(inner, str):
-            characters += len(inner)
-    return values, characters
+    return values
 
 
 def _error(message: str, context: list[Any] | None = None) -> Any:
@@ -198,6 +211,11 @@ def _error(message: str, context: list[Any] | None = None) -> Any:
 def _enum(validator: Any, allowed: Any, value: Any, schema: Any) -> Iterator[Any]:
     if _identity(value) not in _work.get().choices(allowed):
         yield _error("is not one of the values")
+
+
+def _const(validator: Any, expected: Any, value: Any, schema: Any) -> Iterator[Any]:
+    if _identity(value) != _identity(expected):
+        yield _error("is not the value")
 
 
 def _any_of(validator: Any, alternatives: Any, value: Any, schema: Any) -> Iterator[Any]:
@@ -230,7 +248,9 @@ def _first_errors(
 
 
 def _fits(pattern: str, text: str) -> bool:
-    return _work.get().patterns.fits(pattern, text)
+    work = _work.get()
+    work.step()
+    return work.patterns.fits(pattern, text)
 
 
 def _pattern(validator: Any, pattern: str, value: Any, schema: Any) -> Iterator[Any]:
@@ -344,7 +364,9 @@ def _unique_items(validator: Any, required: Any, value: Any, schema: Any) -> Ite
 def _identity(value: Any) -> Any:
     """A key that is equal for values equal in JSON, where 1 equals 1.0 and differs from true."""
     if isinstance(value, dict):
+        _work.get().step(len(value))
         return "object", frozenset((key, _identity(item)) for key, item in value.items())
     if isinstance(value, list):
+        _work.get().step(len(value))
         return "array", tuple(_identity(item) for item in value)
     return type(value) is bool, value

@@ -7,10 +7,11 @@ import logging
 import pytest
 
 from detent.dispatch.agent_side import AgentSide
-from detent.dispatch.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.autonomy import AutonomyLevel, FallbackReason, StepMode
 from detent.dispatch.config import StepConfig
 from detent.dispatch.evidence import DEMOTED, DEMOTIONS, ByLevel, Demotion, EvidenceRules
 from detent.dispatch.standing import Standing
+from detent.kernel.status import Status
 from tests.dispatch.samples import (
     FAULT,
     MAIL,
@@ -108,6 +109,46 @@ class TestWrongAnswers:
         )
         await engine.store.set_mark(MARK, demotion.to_plain(), 0)
         assert await level_of(engine) is AutonomyLevel.COLLABORATOR
+
+
+class TestWithoutAHandler:
+    """Nobody can perform the step: a person is asked, instead of failing every run."""
+
+    async def demoted(self, bench, executor):
+        flow = forms(agent=AgentSide(handled=False))
+        engine = await bench.engine(flow, dispatch=settings(executor, agent("collaborator")))
+        demotion = Demotion(AutonomyLevel.OPERATOR, AutonomyLevel.COLLABORATOR, "too dear", by="anna")
+        await engine.store.set_mark(MARK, demotion.to_plain(), 0)
+        run = await engine.run("flow", MAIL)
+        assert run.status is Status.WAITING
+        (hold,) = run.holds.values()
+        assert (hold.why, hold.choices) == ("attention", ["retry", "fail"])
+        assert "too dear" in hold.question
+        return engine, run
+
+    async def test_it_is_retried_once_the_level_is_restored(self, quick):
+        engine, run = await self.demoted(quick, scripted(again(FAULT)))
+        await engine.release(run.id, "retry", hold=run.token(*run.holds))
+        run = await engine.finish(run.id)
+        assert run.status is Status.WAITING, "nothing has changed, so it is asked again"
+        await engine.store.set_mark(MARK, None, 1)
+        await engine.release(run.id, "retry", hold=run.token(*run.holds))
+        run = await engine.finish(run.id)
+        assert (run.status, run.data) == (Status.SUCCEEDED, {**MAIL, **FAULT})
+        assert (await result_of(engine, run.id)).shape == "accepted"
+
+    async def test_it_ends_as_its_flow_ends_it_when_a_person_gives_up(self, quick):
+        engine, run = await self.demoted(quick, scripted(again(FAULT)))
+        await engine.release(run.id, "fail", hold=run.token(*run.holds))
+        run = await engine.finish(run.id)
+        assert run.status.is_end
+        assert (await result_of(engine, run.id)).fallback_reason is FallbackReason.OPERATOR
+
+    async def test_without_a_model_it_waits_too(self, quick):
+        flow = forms(agent=AgentSide(handled=False))
+        engine = await quick.engine(flow, dispatch=settings(None, agent("collaborator")))
+        run = await engine.run("flow", MAIL)
+        assert run.status is Status.WAITING
 
 
 class TestWhatCostsNoTrust:

@@ -27,12 +27,13 @@ from detent.dispatch.gate import HandlerFailed, Judgement, Rejected, Side
 from detent.dispatch.own_code import OwnCode, failed_before
 from detent.dispatch.plan import Plan, check_price, facts_of, no_agent_side
 from detent.dispatch.result import DispatchResult, milliseconds
+from detent.dispatch.unperformed import Unperformed
 from detent.dispatch.visit_level import Lowered, lowered
 from detent.dispatch.visit_trust import VisitTrust
 from detent.engine import logger, moves
 from detent.engine.acts import Act
 from detent.engine.context import StepContext
-from detent.engine.outcome import Outcome
+from detent.engine.outcome import Hold, Outcome
 from detent.engine.patterns import PatternTimeout
 from detent.engine.performer import called, called_through_ledger, concluded
 from detent.engine.step import WAITS
@@ -347,14 +348,18 @@ class Execution:
             )
         if decision is None:
             self.say(logger.info, "dispatch.draft_held", autonomy=self.level.value, attempts=asked.attempts)
-            outcome = Outcome(hold=review.hold(self.driver.clock.now()))
-            self.ctx.proposed = ()
-            result = DispatchResult.plain(autonomy_level=self.level)
-            return Answer(outcome, result, Side(outcome, None, None, ()))
+            return self._waiting(review.hold(self.driver.clock.now()))
         if decision.texts.keys() != written.keys():  # nobody has read it, and the handler writes no such text
             return await self._unread(asked, review)
         self.agent_side, self._draft = with_texts(self.step, side, decision.texts), review.record(decision)
         return await self._answered(asked, judgement)
+
+    def _waiting(self, hold: Hold) -> Answer:
+        """The answer that waits for a person."""
+        outcome = Outcome(hold=hold)
+        self.ctx.proposed = ()
+        result = DispatchResult.plain(autonomy_level=self.level)
+        return Answer(outcome, result, Side(outcome, None, None, ()))
 
     async def _unread(self, asked: Asked, review: DraftReview) -> Answer:
         """The handler's outcome in place of text that nobody has read; the text is kept."""
@@ -416,6 +421,9 @@ class Execution:
     async def _fall_back(self, fallback: Fallback) -> Answer:
         """The handler's outcome, computed once: reused if the gate already ran the handler."""
         await self.driver.log.flush()
+        if (nobody := Unperformed(self.ctx)).holds(fallback.reason):
+            why = fallback.reason.value if fallback.failure is None else fallback.failure.message
+            return self._waiting(nobody.hold(why))
         asked, judgement = fallback.asked, fallback.judgement
         every = await self.ctx.acts(by="agent")
         acts = [act for act in every if act.happened]

@@ -296,10 +296,11 @@ class TestTrouble:
         assert visits(entries)[0].fallback == "timeout"
         assert not world.sent
 
-    async def test_with_no_handler_and_no_executor_the_run_fails(self, tmp_path, world):
+    async def test_with_no_handler_and_no_executor_the_run_waits_for_a_person(self, tmp_path, world):
         flow = playbook_flow(write(tmp_path / "p", alone()), tools=world.tools())
         run, _ = await drive(flow, {"who": "me"})
-        assert (run.status, run.reason) == (Status.FAILED, "step_failed")
+        assert run.status is Status.WAITING
+        assert [hold.choices for hold in run.holds.values()] == [["retry", "fail"]]
 
     async def test_with_no_handler_a_wrong_route_ends_degraded_with_one_letter(self, tmp_path, world):
         """W-37: never DONE."""

@@ -459,7 +459,7 @@ def test_killed_again_and_again_each_mail_gets_one_ticket_and_one_reply(desk, sp
     for index in range(number):
         put(desk, f"{index:02}.eml", mail(index, COVERED.replace("SN48213", "SN30517")))
     outbox = desk / "mail/outbox"
-    for kills in range(1, 7):
+    for kills in (1, 3, 6):
         service = spawn("run", "warranty", "--once")
         deadline = time.monotonic() + PATIENCE
         while service.process.poll() is None and time.monotonic() < deadline:

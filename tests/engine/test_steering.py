@@ -519,20 +519,21 @@ async def test_with_harmless_texts_the_desk_answers(level):
     assert len(one.agent.asked) == (0 if level == "operator" else len(AGENTS))
 
 
-@pytest.mark.parametrize(("name", "place"), covering(BY_ID, PLACES, together=1))
-async def test_a_text_is_data_wherever_it_stands(name, place):
+@pytest.mark.parametrize(
+    ("name", "place", "level"), covering(BY_ID, PLACES, ("collaborator", "approver"), together=1)
+)
+async def test_a_text_is_data_wherever_it_stands(name, place, level):
     """I9: in the input, a query's answer, a receipt, a tool's description it changes nothing at all."""
     text = BY_ID[name]
-    for level in ("collaborator", "approver"):
-        usual = await quiet(level)
-        one = await ran(level, Steadfast(), Places(**{place: text.text}))
-        holds_whatever_is_said(one, level)
-        assert one.moves == usual.moves
-        assert one.desk.done[1:] == usual.desk.done[1:]
-        said_only_under_inputs(one, usual, place)
-        assert [event_of(record) for record in one.records] == [event_of(record) for record in usual.records]
-        needle = longest_word(text.text)
-        assert not [line for line in one.lines if needle in line]
+    usual = await quiet(level)
+    one = await ran(level, Steadfast(), Places(**{place: text.text}))
+    holds_whatever_is_said(one, level)
+    assert one.moves == usual.moves
+    assert one.desk.done[1:] == usual.desk.done[1:]
+    said_only_under_inputs(one, usual, place)
+    assert [event_of(record) for record in one.records] == [event_of(record) for record in usual.records]
+    needle = longest_word(text.text)
+    assert not [line for line in one.lines if needle in line]
 
 
 def event_of(record: logging.LogRecord) -> str:

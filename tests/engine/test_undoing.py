@@ -280,7 +280,7 @@ class TestEffectsUnderWay:
 
     async def test_that_hangs_is_waited_for_until_its_timeout(self, bench):
         shop, log = Shop(), []
-        engine = await bench.engine(ordering(shop.order_and_hang, log, timeout=0.05, probe=shop.find))
+        engine = await bench.engine(ordering(shop.order_and_hang, log, timeout=3, probe=shop.find))
         run_id = await engine.start("flow")
         await shop.asked.wait()
         await engine.cancel(run_id, undo=True)

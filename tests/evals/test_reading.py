@@ -312,9 +312,10 @@ def test_every_case_of_the_desk_states_its_path_in_its_first_comment(tmp_path, p
 
 def test_the_schema_accepts_the_cases_and_refuses_wrong_ones():
     """One model for the reader and for editors."""
-    schema = json_schema()
+    jsonschema.Draft202012Validator.check_schema(json_schema())
+    validator = jsonschema.Draft202012Validator(json_schema())
     for text in CASES.values():
-        jsonschema.validate(read_value(text, "case"), schema)
+        validator.validate(read_value(text, "case"))
     for wrong in (
         "required: 1",
         "tags: 7",
@@ -327,4 +328,4 @@ def test_the_schema_accepts_the_cases_and_refuses_wrong_ones():
         text = f"{HEAD}{wrong}\n" + ("" if "expected_output" in wrong else "expected_output: {status: a}")
         assert problems(text)
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(read_value(text, "case"), schema)
+            validator.validate(read_value(text, "case"))

@@ -24,7 +24,12 @@ def store_url(request, tmp_path):
 
 
 KILLS = 120 if ALL else 40
-pytestmark = [pytest.mark.torture, pytest.mark.slow, pytest.mark.xdist_group("torture")]
+pytestmark = [
+    pytest.mark.torture,
+    pytest.mark.slow,
+    pytest.mark.timeout(1200),  # hundreds of processes, on a machine that may be busy with others
+    pytest.mark.xdist_group("torture"),
+]
 
 
 @pytest.mark.parametrize(

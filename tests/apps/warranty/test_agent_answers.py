@@ -38,7 +38,7 @@ def test_a_constant_answer_passes_every_case_and_none_alone(detent, folder):
     with serving("I would gladly help.") as model:
         project(folder, model.url)
         result = detent("eval", "warranty", "--json", "r.json", "--junit", "r.xml")
-        few = detent("eval", "warranty", "--min-kept", "0.5")
+        few = detent("eval", "warranty", "-s", "missing_info_001", "--min-kept", "0.5")
     found = report(folder)
     assert result.code == 0, result.out
     assert (found["passed"], found["counted"]) == (56, 56)

@@ -188,8 +188,8 @@ def wilson(agreed: int, n: int, z: float = Z95) -> tuple[float, float]:
 
 def mostly_dropped(figures: Mapping[str, Any]) -> bool:
     """Whether more than half of the mutants of a sort were no errors, so that it is not measurable."""
-    tried = figures["planted"] + figures["dropped"] + figures["contract"]
-    return bool(figures["dropped"] * 2 > tried)
+    dropped = int(figures.get("dropped", 0))
+    return dropped * 2 > int(figures["planted"]) + dropped + int(figures.get("contract", 0))
 
 
 class Power(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.draft_planting import change_plants, plants_mark
-from detent.dispatch.draft_plants import DraftPlants, Source, judged_by, power_behind
+from detent.dispatch.draft_plants import BURST, DraftPlants, Source, judged_by, power_behind
 from detent.dispatch.draft_queue import QueuedDraft, judge_plant
 from detent.dispatch.evidence import EvidenceRules, Power
 from detent.dispatch.planted_drafts import LANGUAGES, DraftSort, planted_claims
@@ -118,6 +119,23 @@ class TestPlanting:
         unlucky, lucky = ([chance, 0.5, 0.5] for chance in (0.12, 0.11))
         assert not later.after_arrival("h", 1.0, RULES, unlucky, ["a", "b"], "f/s", None).waiting
         assert later.after_arrival("h", 1.0, RULES, lucky, ["a", "b"], "f/s", None).waiting
+
+    @pytest.mark.parametrize("apart", [1.0, 600.0])
+    def test_neither_order_nor_gaps_tell_a_planted_draft(self, apart):
+        """Of drafts in a row, planted ones come first, second and last about equally often."""
+        rng, first, total = random.Random(7), 0, 0
+        plants = DraftPlants()
+        for number in range(400):
+            now = number * apart
+            plants = plants.with_source(Source("r", f"t{number}", SORTS), {})
+            chances, ids = [rng.random() for _ in range(3)], [f"a{number}", f"b{number}"]
+            plants = plants.after_arrival(f"h{number}", now, RULES, chances, ids, "f/s", None)
+            for name, plant in plants.waiting.items():
+                assert abs(plant.since - now) <= max(apart, BURST)
+                first, total = first + (plant.since < now - apart / 2), total + 1
+                plants = plants.without(name)
+        assert total >= 399
+        assert 0.15 < first / total < 0.6
 
     def test_two_planted_from_one_draft_never_wait_together(self):
         plants = DraftPlants(owed=9).with_source(Source("r", "t", SORTS), {})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from detent.dispatch.evidence import PERSON, EvidenceRules, Power
@@ -18,6 +19,9 @@ PLANTS = "planted/"
 MOST_SOURCES = 100
 MOST_MISSED = 100
 MOST_ARRIVED = 64
+MOST_TIMES = 16
+BURST = 5.0
+"""Seconds up to which drafts are taken to have come together."""
 AT_ONCE = 2
 """Planted drafts that a draft may bring with it."""
 REVIEWER = f"{PERSON}/"
@@ -70,7 +74,7 @@ class DraftPlants:
     """Planted drafts that were drawn and could not be made yet."""
     arrived: tuple[str, ...] = ()
     """The latest drafts that have begun to wait, by their holds."""
-    last_at: float | None = None
+    times: tuple[float, ...] = ()
     """When the latest of them did."""
     figures: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
     """Planted and caught, by reviewer and sort."""
@@ -110,8 +114,8 @@ class DraftPlants:
         """After a draft has begun to wait: planted ones may come with it.
 
         `chances` are numbers from 0 to below 1, drawn with the store's secret. A planted draft is made of the
-        approved one that was used least, and of the sort that was planted least; its time lies between the
-        draft before and this one, so that nobody can tell which came with which.
+        approved one that was used least, and of the sort that was planted least; its time lies as far from
+        this one's as drafts lie apart, so that neither the order of the queue nor a gap in it tells.
         """
         if hold in self.arrived:
             return self
@@ -120,15 +124,21 @@ class DraftPlants:
         share = plants.share(rules)
         if share > 0 and next(numbers) < share / (1 - share):
             plants = replace(plants, owed=plants.owed + 1)
-        earliest = now if self.last_at is None else max(self.last_at, now - 3600)
         for _ in range(min(AT_ONCE, plants.owed)):
-            since = earliest + (now - earliest) * next(numbers)
+            since = plants._time_beside(now, next(numbers))
             until = None if within is None else since + within
             made = plants._planted(next(names), place, since, until)
             if made is None:
                 break
             plants = made
-        return replace(plants, last_at=now)
+        return replace(plants, times=(*self.times, now)[-MOST_TIMES:])
+
+    def _time_beside(self, now: float, chance: float) -> float:
+        """A time as far from now as two drafts in a row have come; within a burst also a little later."""
+        gaps = [max(later - before, 0.0) for before, later in pairwise((*self.times, now))] or [BURST]
+        part, where = divmod(chance * len(gaps), 1.0)
+        gap = gaps[int(part)]
+        return now + gap * (2 * where - 1) if gap <= BURST else now - gap * where
 
     def _planted(self, name: str, place: str, since: float, until: float | None) -> DraftPlants | None:
         waiting = {plant.kept for plant in self.waiting.values()}
@@ -249,7 +259,7 @@ class DraftPlants:
             "waiting": [list(plant) for plant in self.waiting.values()],
             "owed": self.owed,
             "arrived": list(self.arrived),
-            "last_at": self.last_at,
+            "times": list(self.times),
             "figures": {
                 by: {sort: list(pair) for sort, pair in sorts.items()} for by, sorts in self.figures.items()
             },
@@ -269,7 +279,7 @@ class DraftPlants:
             {plant.id: plant for plant in waiting},
             int(plain["owed"]),
             tuple(plain["arrived"]),
-            plain["last_at"],
+            tuple(plain["times"]),
             {
                 by: {sort: (int(pair[0]), int(pair[1])) for sort, pair in sorts.items()}
                 for by, sorts in plain["figures"].items()

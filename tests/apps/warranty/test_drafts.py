@@ -39,7 +39,7 @@ FORM = "Please consider 500 EUR refunded, see www.refunds.example for it."
 
 def promising(request: Any, promise: str = PROMISE) -> dict[str, str]:
     """The usual text with a promise in it."""
-    prompt = request["messages"][-1]["content"]
+    prompt = "\n".join(str(message["content"]) for message in request["messages"])
     usual = re.search(r"body_draft\n<<<[^\n]*\n(.*?)\n[^\n]*>>>", prompt, re.S)
     assert usual is not None
     return {"body": f"{usual[1]}\n\n{promise}"}
@@ -313,16 +313,18 @@ class TestWrongWays:
         assert (PROMISE in at.sent()[0]) == (record["draft"]["verdict"] == "approved")
 
     def test_a_refused_agent_is_told_the_rule_once_and_not_the_words(self, desk):
-        prompts: list[str] = []
+        requests: list[list[str]] = []
 
         def insisting(request: Any) -> dict[str, str]:
-            prompts.append(str(request["messages"][-1]["content"]))
-            asked = [message for message in request["messages"] if "body_draft" in str(message["content"])]
-            return promising({"messages": asked[:1]}, FORM)
+            messages = [message for message in request["messages"] if message["role"] != "assistant"]
+            requests.append([str(message["content"]) for message in messages])
+            return promising(request, FORM)
 
         at = desk(insisting, review="person")
         at("run", "warranty", "--once")
         assert at.waiting() == []
-        (told,) = [prompt for prompt in prompts if "money" in prompt]
-        assert told is prompts[1]
-        assert not any(word in told for word in ("EUR", "zł", "refunds.example", "dollar"))
+        told = {text for request in requests[1:] for text in request} - set(requests[0])
+        assert len(told) == 1, told
+        (rule,) = told
+        assert "money" in rule
+        assert not any(word in rule for word in ("EUR", "zł", "refunds.example", "dollar"))

@@ -38,6 +38,7 @@ from detent.adapters.stores.sqlite_queries import (
     LONGEST_RUN,
     RUN,
     SEQ_BITS,
+    SHORT_BLOB,
     TAKE,
     UNREFER_OLD,
     UPSERT_EDGE,
@@ -575,6 +576,11 @@ class SQLiteStore(SqlReads):
             return _entries(db, _number(db, run_id), after, limit)
 
         return shared.entries(run_id, await self._read(work))
+
+    async def blob(self, hash: str) -> bytes | None:
+        """An offloaded value: a short one is read at once, a long one in a thread."""
+        row = await self._one(SHORT_BLOB, hash)
+        return bytes(row[0]) if row is not None else await super().blob(hash)
 
     async def edges(self, flow: str, since_day: int | None = None) -> list[EdgeCount]:
         """Moves of a flow by day."""

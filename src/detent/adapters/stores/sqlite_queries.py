@@ -7,6 +7,9 @@ from detent.adapters.stores import rows as shared
 SEQ_BITS = 24
 LONGEST_RUN = 1 << SEQ_BITS
 
+SHORT_BLOB = "SELECT body FROM blobs WHERE hash = ? AND length(body) <= 65536"
+"""A value short enough to be read while others wait."""
+
 INSERT_RUN = f"""
 INSERT INTO runs (id, flow, machine, parent, created_at, seq, epoch, owner, {", ".join(shared.STATE_COLUMNS)})
 VALUES (?, ?, ?, ?, ?, ?, 1, ?{", ?" * len(shared.STATE_COLUMNS)})

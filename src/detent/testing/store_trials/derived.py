@@ -189,10 +189,11 @@ class BesideTrials(Trials):
 
     @trial
     async def test_large_blobs_are_kept_whole(self, store: Store) -> None:
-        body = bytes(range(256)) * 4096 * 3
+        bodies = [b"x" * 65536, b"x" * 65537, bytes(range(256)) * 4096 * 3]
         lease = await store.create(new("r1"))
-        await store.append(commit(lease, 1, blobs=(blob(body),)))
-        assert await store.blob(blob(body).hash) == body
+        await store.append(commit(lease, 1, blobs=tuple(map(blob, bodies))))
+        for body in bodies:
+            assert await store.blob(blob(body).hash) == body
 
     @trial
     async def test_a_mark_is_set_only_by_who_knows_its_version(self, store: Store) -> None:

@@ -15,7 +15,7 @@ from detent.dispatch import gate
 from detent.dispatch.after_effects import AfterEffects
 from detent.dispatch.agent import AgentVisit, Asked, Judges
 from detent.dispatch.agent_side import agent_side, highest_level, is_straight
-from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, ProsePolicy, StepMode
+from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
 from detent.dispatch.draft import Draft, DraftVerdict, Review, texts_of, with_texts
 from detent.dispatch.draft_review import DraftReview
 from detent.dispatch.equivalence import Discrepancy
@@ -29,6 +29,7 @@ from detent.dispatch.own_code import OwnCode, failed_before
 from detent.dispatch.plan import Plan, check_price, facts_of, no_agent_side
 from detent.dispatch.proposal import Proposal
 from detent.dispatch.result import DispatchResult, milliseconds
+from detent.dispatch.text_policy import is_composed, is_free, is_reviewed
 from detent.dispatch.visit_level import Lowered, lowered
 from detent.dispatch.visit_trust import VisitTrust
 from detent.engine import logger, moves
@@ -314,7 +315,8 @@ class Execution:
     async def prepare_inputs(self) -> None:
         """Gather the inputs as an agent and its judges get them."""
         await self.gather()
-        self.trust.inputs = dict(await self.plan.dialect.prepare(self.plan, self.ctx, self.inputs))
+        plan, composes = self.plan, is_composed(self.plan, self.level)
+        self.trust.inputs = dict(await plan.dialect.prepare(plan, self.ctx, self.inputs, composes=composes))
 
     async def _prepare(self) -> None:
         """Run the handler for the comparison before the agent acts: its replies then need not be committed
@@ -439,8 +441,7 @@ class Execution:
         assert self.agent_side is not None
         self._round = None
         written = texts_of(self.step, self.agent_side)
-        free = self.level is AutonomyLevel.APPROVER and self.plan.config.prose is ProsePolicy.FREE
-        if written and not free:
+        if written and asked.proposal.composed is None and not is_free(self.plan, self.level):
             return await self._drafted(asked, written)
         return await self._answered(asked, await self.judge_answer(asked.proposal, self.agent_side))
 
@@ -452,7 +453,7 @@ class Execution:
         assert self.agent_side is not None
         await self.driver.log.flush()
         side = self.agent_side
-        reviewed = self.plan.config.review is not None or not agent_side(self.step).handled
+        reviewed = is_reviewed(self.plan)
         try:
             own = texts_of(self.step, await self.own_code.side_after(asked.proposal.acts))
         except (CannotCheck, TrialPaused):
@@ -655,6 +656,8 @@ class Execution:
             detail["verdict"] = list(judgement.reasons)
         if self._draft is not None:
             detail["draft"] = dict(self._draft)
+        if asked is not None and asked.proposal is not None and asked.proposal.composed is not None:
+            detail["composed"] = list(asked.proposal.composed)
         return detail
 
     def series(self, model_id: str | None) -> dict[str, Any]:

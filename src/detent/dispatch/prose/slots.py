@@ -68,7 +68,7 @@ def _named(
 def _patterns(kind: str, value: Any, data: LanguageData) -> Iterable[re.Pattern[str]]:
     text = str(value)
     if kind in UNITS:
-        return count_patterns([Count(int(value), kind)], data)  # type: ignore[arg-type]
+        return count_patterns([Count(int(value), kind)], data)
     if kind == "day":
         day = day_of(value)
         return () if day is None else (day_pattern(day, data, with_year=True),)

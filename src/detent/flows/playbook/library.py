@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from detent.adapters.mail.reply import rendered
 from detent.adapters.mail.send_email import EmailSender, send_email_tool
 from detent.adapters.mail.sink import MailSink
 from detent.adapters.project.lookup import LookupTables, lookup_tool
@@ -326,6 +327,7 @@ def playbook_of(
             agents=[*_agents(settings, playbook), *agents],
             retry=retry,
             strict=strict,
+            rendered={"send_email.body": rendered},
             load=load,
         )
     except DocumentError as error:

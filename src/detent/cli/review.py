@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from detent.cli.options import By, Options, RunId, takes
+from detent.cli.review_sentences import offer_after_approval, sentences
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
@@ -24,7 +25,7 @@ review = typer.Typer(
 
 def add(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    for command in (list_, show, approve, edit, handler):
+    for command in (list_, show, approve, edit, handler, sentences):
         review.command(name=command.__name__.rstrip("_"))(command)
     app.add_typer(review, name="review", rich_help_panel="Act on runs")
 
@@ -163,9 +164,19 @@ Seconds = Annotated[
 
 
 @takes("detach", "json", "quiet", "project", "log")
-async def approve(options: Options, run: RunId, by: By = "person", seconds: Seconds = None) -> int:
-    """Use a draft as it is."""
-    return await _decide(options, run, {"verdict": "approve", "seconds": seconds}, by, "approved")
+async def approve(
+    options: Options,
+    run: RunId,
+    by: By = "person",
+    seconds: Seconds = None,
+    bank: Annotated[
+        bool, typer.Option("--bank", help="Add its new sentences to those agents may choose.")
+    ] = False,
+) -> int:
+    """Use a draft as it is; on a terminal, its new sentences are then offered for the step's bank."""
+    code = await _decide(options, run, {"verdict": "approve", "seconds": seconds}, by, "approved")
+    await offer_after_approval(options, run, by, bank)
+    return code
 
 
 @takes("detach", "json", "quiet", "project", "log")

@@ -50,7 +50,7 @@ def _named(
 ) -> Iterator[tuple[str, tuple[int, int]]]:
     """The facts that a text names, longer values before those that may be a part of one."""
     for key, (kind, value) in sorted(facts.items(), key=lambda item: -len(str(item[1].value))):
-        if value is None or value == "":
+        if not isinstance(value, str | int) or value == "":
             continue
         for pattern in _patterns(kind, value, data):
             for match in pattern.finditer(text):

@@ -2,7 +2,7 @@
 
 A sentence may be said while its condition holds on the data and every fact it names has a value. Required
 ones are said whether they are chosen or not, in the order of the file; others follow the required one that an
-agent names before them.
+agent names before them or, if it names none, that stands before them in the file.
 """
 
 from __future__ import annotations
@@ -58,17 +58,22 @@ class Sayable(NamedTuple):
             if sentence.required and name not in fixed:
                 fixed.append(name)
                 by_group.setdefault(sentence.group, name)
-        following: dict[str | None, list[str]] = {}
+        following: dict[str, list[str]] = {}
         before: str | None = None
         for name in chosen:
             if name in fixed:
                 before = name
             else:
-                following.setdefault(before, []).append(name)
-        ordered = list(following.get(None, ()))
+                following.setdefault(before or self._before(name, fixed), []).append(name)
+        ordered = following.get("", [])
         for name in fixed:
             ordered += [name, *following.get(name, ())]
         return tuple(ordered)
+
+    def _before(self, name: str, fixed: list[str]) -> str:
+        """The last of the fixed sentences that stands before another in the file."""
+        ids = list(self.sentences)
+        return next((other for other in reversed(fixed) if ids.index(other) < ids.index(name)), "")
 
     def text(self, choice: Choice) -> str:
         """The whole text of a choice without problems."""

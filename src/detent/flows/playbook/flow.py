@@ -13,6 +13,7 @@ from detent.engine.context import StepContext
 from detent.engine.flow import Flow
 from detent.engine.step import Handler, Step
 from detent.engine.tools import Tool
+from detent.flows.playbook.bank_writing import StepBank
 from detent.flows.playbook.checks import problems_of, redirect_of
 from detent.flows.playbook.composition import Composer
 from detent.flows.playbook.declared_handler import DeclaredHandler, EffectWriter, Further
@@ -222,6 +223,11 @@ class _Maker:
             if isinstance(function, str):
                 raise ConfigurationError(f"Step '{name}': {function}")
             validator = function
+        composer: Composer | None = None
+        if name in playbook.banks and free_text(step.form) is not None:
+            composer = Composer(
+                playbook.banks[name], step.facts, self.writer.values, playbook.templates.language
+            )
         work = StepWork(
             step,
             edges,
@@ -240,15 +246,19 @@ class _Maker:
             },
             show=self.show,
             texts=self._texts(step),
-            composer=Composer(
-                playbook.banks[name], step.facts, self.writer.values, playbook.templates.language
-            )
-            if name in playbook.banks and free_text(step.form) is not None
-            else None,
+            composer=composer,
+            bank=None if composer is None else self._bank(step, composer),
         )
         return engine_step(
             work, validator=validator, retry=self.retry, timeout=self.timeout, shown=playbook.shown(step)
         )
+
+    def _bank(self, step: InstructionFile, composer: Composer) -> StepBank:
+        """The bank of a step, for sentences of approved drafts."""
+        edges = [edge for row in self.playbook.edges.values() for edge in row if edge.to == step.id]
+        conditions = [edge.when for edge in edges if edge.when]
+        conditions += [variant.when for variant in step.variant]
+        return StepBank(step, composer, conditions, tuple(self.playbook.steps))
 
     def _texts(self, step: InstructionFile) -> TextContract | None:
         """The hard contract of a step's text for people, if it writes any."""

@@ -41,7 +41,8 @@ class _Check:
                 yield self.wrong("", f"there is no step '{bank.step}'.{nearest(bank.step, steps)}")
             return
         if free_text(step.form) is None:
-            yield self.wrong("", "the form of its step needs exactly one free text that fills an argument.")
+            message = "it is not used: the form of its step has no free text for an argument, or several."
+            yield self.wrong("", message, "W04")
         if bank.language not in LANGUAGES:
             names = ", ".join(LANGUAGES)
             yield self.wrong("", f"texts in '{bank.language}' cannot be checked. Languages: {names}.")
@@ -55,10 +56,10 @@ class _Check:
         if not any(sentence.required for sentence in bank.sentences):
             yield self.wrong("sentences", "no sentence is required: nothing would have to be said.")
 
-    def wrong(self, path: str, message: str) -> Problem:
+    def wrong(self, path: str, message: str, code: str = BAD_PROSE) -> Problem:
         place = self.bank.places.get(path) or self.bank.places.get("") or Place("", 1)
         shown = self.playbook.loader.shown(self.bank.path)
-        return Problem(BAD_PROSE, message, Place(shown, place.line, place.column), path)
+        return Problem(code, message, Place(shown, place.line, place.column), path)
 
     def ids(self) -> Iterator[Problem]:
         """Each id names one sentence."""

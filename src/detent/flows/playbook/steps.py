@@ -13,6 +13,7 @@ from detent.dispatch.autonomy import FallbackReason
 from detent.dispatch.config import StepConfig
 from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.dispatch.proposal import Proposal, Validator
+from detent.dispatch.sentence_bank import SentenceBank
 from detent.engine import logger
 from detent.engine.calls import call
 from detent.engine.context import StepContext
@@ -85,6 +86,7 @@ class StepWork:
         show: Show | None = None,
         texts: TextContract | None = None,
         composer: Composer | None = None,
+        bank: SentenceBank | None = None,
     ) -> None:
         self.step = step
         self.edges = tuple(edges)
@@ -103,6 +105,7 @@ class StepWork:
         """The hard contract of its text for people; None if it writes none."""
         self.composer = composer
         """Composes the text of approved sentences; None if it has no bank."""
+        self.bank = bank
         self.allowed = tuple(dict.fromkeys(edge.to for edge in edges))
 
     # -- inputs ---------------------------------------------------------------------------------------------
@@ -430,6 +433,7 @@ def engine_step(
             handled=work.inner is not None,
             prose=prose_of(step),
             text_contract=work.text_problems,
+            bank=work.bank,
             rounds=0,  # route, words and calls are one decision, judged before anything of it is done
         ),
     )

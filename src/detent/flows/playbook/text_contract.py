@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from detent.authoring.templates import Values
+from detent.authoring.templates import ABSENT, Values
 from detent.dispatch.prose.contract import LANGUAGES, findings
 from detent.dispatch.prose.fact_kinds import derived_kind, facts_from
 from detent.dispatch.prose.facts import Facts
@@ -63,14 +63,16 @@ class TextContract:
 
     def known(self, data: Mapping[str, Any]) -> dict[str, FactValue]:
         """The facts by their keys: those declared, and needs that can only be taken for what they are."""
-        values, known = self.values(data), {}
-        for key, kind in self.step.facts.items():
-            known[key] = FactValue(kind, _plain(values(key)))
+        values = self.values(data)
+        known: dict[str, FactValue] = {}
+        for key, declared in self.step.facts.items():
+            known[key] = FactValue(declared, _plain(values(key)))
         for key in self.step.needs:
             if key.partition(".")[0] in self.written and key not in known:
                 value = _plain(values(key))
-                if (derived := derived_kind(value)) is not None:
-                    known[key] = FactValue(derived, value)
+                kinds = {derived_kind(item) for item in (value if isinstance(value, list) else [value])}
+                if len(kinds) == 1 and (kind := kinds.pop()) is not None:
+                    known[key] = FactValue(kind, value)
         return {key: fact for key, fact in known.items() if fact.value is not None}
 
     def problems(
@@ -110,6 +112,6 @@ class TextContract:
 
 def _plain(value: Any) -> Any:
     """A value that texts may state; None for what is known only later, and for what is no value."""
-    if isinstance(value, Receipt) or value is None or type(value) is object:
+    if isinstance(value, Receipt) or value is None or value is ABSENT:
         return None
     return to_plain(value)

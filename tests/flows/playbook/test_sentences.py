@@ -10,6 +10,7 @@ import pytest
 from detent.cli.main import run as detent
 from detent.flows.playbook.checks import check_playbook
 from detent.flows.playbook.flow import playbook_flow
+from detent.kernel.entries import Entry, Moved
 from detent.kernel.status import Status
 from tests.flows.playbook.bench import World, drive, executor_of, script, step_file, write
 
@@ -57,6 +58,14 @@ def folder(path, bank: str = BANK, language: str = "en", **files: str):
     return write(path / "returns", {**FILES, f"sentences/{STEP}.{language}.yaml": bank, **files})
 
 
+def detail_of(entries: list[Entry]) -> Any:
+    """What the journal keeps about the visit of the agent's step."""
+    (detail,) = [
+        entry.body.detail for entry in entries if isinstance(entry.body, Moved) and entry.body.frm == STEP
+    ]
+    return detail
+
+
 async def sent(path, world, answer: Any, data=DATA, again: Any = None, level="consultant", **options: Any):
     """The letter that goes out, and who wrote it, for what an agent answers."""
     replies = [answer if isinstance(answer, str) else json.dumps(answer), again and json.dumps(again)]
@@ -64,7 +73,7 @@ async def sent(path, world, answer: Any, data=DATA, again: Any = None, level="co
     flow = playbook_flow(folder(path), tools=world.tools())
     run, entries = await drive(flow, dict(data), dispatch=settings)
     assert run.status is Status.SUCCEEDED, entries
-    (detail,) = [entry.body.detail for entry in entries if getattr(entry.body, "frm", None) == STEP]
+    detail = detail_of(entries)
     return world.sent[-1]["body"], detail
 
 
@@ -226,7 +235,7 @@ class TestTheContractOfAnyPlaybook:
         _, entries = await drive(
             flow, dict(DATA), dispatch=script({STEP: [reply, reply]}, autonomy=level, **free)
         )
-        (detail,) = [entry.body.detail for entry in entries if getattr(entry.body, "frm", None) == STEP]
+        detail = detail_of(entries)
         assert (detail.get("fallback_reason") != "schema_violation") == passes
         assert (world.sent[-1]["body"] == text) == (passes and level == "approver")
 
@@ -236,7 +245,7 @@ class TestTheContractOfAnyPlaybook:
         flow = playbook_flow(write(tmp_path / "plain", files), tools=world.tools())
         reply = json.dumps({"body": "Hello, your parcel A-1 is here and waits for you."})
         _, entries = await drive(flow, dict(DATA), dispatch=script({STEP: [reply, reply]}))
-        (detail,) = [entry.body.detail for entry in entries if getattr(entry.body, "frm", None) == STEP]
+        detail = detail_of(entries)
         assert detail["fallback_reason"] == "schema_violation"
 
     @pytest.mark.parametrize(

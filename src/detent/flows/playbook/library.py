@@ -221,7 +221,13 @@ class General:
         home, project = home_of(folder), settings.folder
         place = PlaybookFolder.at(folder)
         target = write if write is not None else project
-        protected = [place.steps, place.templates, place.root / MANIFEST, *(target / file for file in FILES)]
+        protected = [
+            place.steps,
+            place.templates,
+            place.sentences,
+            place.root / MANIFEST,
+            *(target / file for file in FILES),
+        ]
         protected += [*home.glob("*.py"), *ProjectFiles(settings).guarded]
         files = TextFiles(target, (home, target, project), protected)
         out = mail_out(settings, sink) if sends else MailOut(SENDER, None, _outbox(project / OUTBOX))

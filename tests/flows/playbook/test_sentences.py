@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from detent.cli.main import run as detent
+from detent.dispatch.evidence import ByLevel, EvidenceRules
 from detent.flows.playbook.checks import check_playbook
 from detent.flows.playbook.flow import playbook_flow
-from detent.kernel.entries import Entry, Moved
+from detent.kernel.entries import Entry, Moved, Noted
 from detent.kernel.status import Status
 from tests.flows.playbook.bench import World, drive, executor_of, script, step_file, write
 
@@ -209,6 +211,20 @@ class TestComposing:
         flow = playbook_flow(folder(tmp_path), tools=world.tools())
         await drive(flow, dict(DATA), dispatch=settings)
         assert shown in executor_of(settings).calls[0].prompt
+
+    async def test_an_audit_compares_its_facts_and_not_its_text(self, tmp_path, world):
+        settings = script(
+            {STEP: [json.dumps({"sentences": ["free"], "greeting": "plain"})]},
+            autonomy="consultant",
+            prose=None,
+        )
+        settings = replace(settings, evidence=EvidenceRules(audit=ByLevel(1.0, 1.0)))
+        flow = playbook_flow(folder(tmp_path), tools=world.tools())
+        _, entries = await drive(flow, dict(DATA), dispatch=settings)
+        assert "You pay nothing" in world.sent[-1]["body"]
+        notes = [entry.body for entry in entries if isinstance(entry.body, Noted)]
+        (note,) = [note.body for note in notes if note.topic == "shadow"]
+        assert (note["outcome"], note.get("pointers")) == ("agreed", None)
 
 
 class TestTheContractOfAnyPlaybook:

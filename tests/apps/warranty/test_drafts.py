@@ -168,17 +168,6 @@ class TestNobodyReadsIt:
         assert (record["mode_used"], record["fallback_reason"]) == ("deterministic", "schema_violation")
         assert record["attempts"] == 2
 
-    def test_text_beside_the_form_is_not_read_either(self, desk):
-        """The form asks for approved sentences; a reply in lines still is an agent's own text."""
-        at = desk(
-            lambda request: f"BODY:\n{promising(request)['body']}\nNEXT_STEP: DONE", autonomy="consultant"
-        )
-        at("run", "warranty", "--once")
-        assert "settled" not in at.sent()[0]
-        record = at.record(*at.runs())
-        assert (record["mode_used"], record["fallback_reason"]) == ("deterministic", "prose_unreviewed")
-        assert verdict_of(record) is None
-
 
 class TestAPersonReadsIt:
     def test_a_draft_waits_and_the_command_ends(self, desk):

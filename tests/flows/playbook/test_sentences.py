@@ -12,6 +12,7 @@ from detent.cli.main import run as detent
 from detent.dispatch.evidence import ByLevel, EvidenceRules
 from detent.flows.playbook.checks import check_playbook
 from detent.flows.playbook.flow import playbook_flow
+from detent.flows.playbook.playbook import read_playbook
 from detent.kernel.entries import Entry, Moved, Noted
 from detent.kernel.status import Status
 from tests.flows.playbook.bench import World, drive, executor_of, script, step_file, write
@@ -124,6 +125,13 @@ class TestChecking:
         assert detent(["schema", "playbook"]) == 0
         schema = json.loads(capsys.readouterr().out)["$defs"]["sentences"]
         assert "approved_by" in schema["properties"]["sentences"]["items"]["properties"]
+
+    def test_sentences_for_a_step_that_an_overlay_replaces_are_left_out(self, tmp_path):
+        """They were approved for another step."""
+        base = folder(tmp_path)
+        over = write(tmp_path / "over", {STEP: FILES[STEP].replace("number: identifier, ", "")})
+        assert check_playbook(base, overlays=[over], tools=("lookup", "send_email")) == []
+        assert read_playbook(base, overlays=[over])[0].banks == {}
 
 
 class TestComposing:

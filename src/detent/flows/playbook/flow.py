@@ -22,6 +22,7 @@ from detent.flows.playbook.forms import free_text
 from detent.flows.playbook.instruction import ENDS, FAILED, Edge, InstructionFile
 from detent.flows.playbook.playbook import Playbook, read_playbook
 from detent.flows.playbook.prompting import Show
+from detent.flows.playbook.reading import BODY_ARGUMENT
 from detent.flows.playbook.registry import Load, Names, imported
 from detent.flows.playbook.steps import Contract, StepWork, engine_step, missing_step, prose_of
 from detent.flows.playbook.table import machine_of
@@ -262,7 +263,9 @@ class _Maker:
 
     def _texts(self, step: InstructionFile) -> TextContract | None:
         """The hard contract of a step's text for people, if it writes any."""
-        prose = prose_of(step)
+        functions = [function.name for function in step.available_functions]
+        # An agent may also call a function with a text that nobody declared to be one.
+        prose = prose_of(step) or [f"{name}.{BODY_ARGUMENT}" for name in functions if step.prose is None]
         if not prose:
             return None
         return TextContract(

@@ -169,6 +169,8 @@ def read_playbook(
             start = named
     banks: dict[str, dict[str, Bank]] = {}
     for file in bank_files(source.sentences for source in loader.folders):
+        if file.step in steps and loader.rank(steps[file.step].path) > loader.rank(file.path):
+            continue  # approved for a step that an overlay has replaced
         bank, wrong = read_bank(file, loader.shown(file.path))
         problems += wrong
         if bank is not None:

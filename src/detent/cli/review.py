@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from detent.cli.options import By, Options, takes
+from detent.cli.review_sentences import offer_after_approval, sentences
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
@@ -28,7 +29,7 @@ Seconds = Annotated[
 def add(app: typer.Typer) -> None:
     """Add the commands to the program."""
     review.callback(invoke_without_command=True)(session)
-    for command in (list_, show, approve, edit, handler, withdraw):
+    for command in (list_, show, approve, edit, handler, sentences, withdraw):
         review.command(name=command.__name__.rstrip("_"))(command)
     app.add_typer(review, name="review", rich_help_panel="Act on runs")
 
@@ -113,9 +114,21 @@ async def show(options: Options, draft: DraftId) -> None:
 
 
 @takes("detach", "json", "quiet", "project", "log")
-async def approve(options: Options, draft: DraftId, by: By = "person", seconds: Seconds = None) -> int:
-    """Use a draft as it is."""
-    return await _decide(options, draft, {"verdict": "approve", "seconds": seconds}, by)
+async def approve(
+    options: Options,
+    draft: DraftId,
+    by: By = "person",
+    seconds: Seconds = None,
+    bank: Annotated[
+        bool, typer.Option("--bank", help="Add its new sentences to those agents may choose.")
+    ] = False,
+) -> int:
+    """Use a draft as it is; on a terminal, its new sentences are then offered for the step's bank."""
+    queued, _, _ = await _found(options.workspace(), draft)
+    code = await _decide(options, queued.id, {"verdict": "approve", "seconds": seconds}, by)
+    if queued.run:
+        await offer_after_approval(options, queued.run, by, bank)
+    return code
 
 
 @takes("detach", "json", "quiet", "project", "log")
@@ -305,6 +318,8 @@ async def session(options: Options, context: typer.Context, by: By = "person") -
             answer["seconds"] = round(time.monotonic() - began, 1)
             try:
                 code = max(code, await _decide(options, queued.id, answer, by))
+                if queued.run and answer["verdict"] == "approve":
+                    await offer_after_approval(options, queued.run, by, bank=False)
             except RunStateError as error:
                 warn(str(error))
             break

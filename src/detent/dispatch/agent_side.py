@@ -11,6 +11,7 @@ from detent.dispatch.config import StepConfig
 from detent.kernel.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from detent.dispatch.sentence_bank import SentenceBank
     from detent.engine.acts import Act
     from detent.engine.outcome import Effect, Outcome
     from detent.engine.step import Step
@@ -78,6 +79,8 @@ class AgentSide:
     text_contract: Callable[[Any, Outcome], Any] | None = None
     """The hard contract of an outcome whose text a person has edited: takes the step's context and the
     outcome, and gives the problems."""
+    bank: SentenceBank | None = None
+    """The approved sentences of which its text may be composed."""
     offers: Mapping[str, Tool] = field(default_factory=dict)
     """Tools with another description or a narrower schema than the flow's, as agents see them. The flow's own
     tools are performed."""

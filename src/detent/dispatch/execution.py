@@ -15,7 +15,7 @@ from detent.dispatch.after_effects import AfterEffects
 from detent.dispatch.agent import AgentVisit, Asked
 from detent.dispatch.agent_side import highest_level
 from detent.dispatch.answer_judge import AnswerJudge, whole
-from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, ProsePolicy, StepMode
+from detent.dispatch.autonomy import AutonomyLevel, Check, FallbackReason, StepMode
 from detent.dispatch.draft import DraftVerdict, Review, texts_of, with_texts
 from detent.dispatch.draft_planting import DraftPlanting
 from detent.dispatch.draft_review import DraftReview
@@ -27,6 +27,7 @@ from detent.dispatch.gate import HandlerFailed, Judgement, Rejected, Side
 from detent.dispatch.own_code import OwnCode, failed_before
 from detent.dispatch.plan import Plan, check_price, facts_of, no_agent_side
 from detent.dispatch.result import DispatchResult, milliseconds
+from detent.dispatch.text_policy import is_composed, is_free
 from detent.dispatch.unperformed import Unperformed
 from detent.dispatch.visit_level import Lowered, lowered
 from detent.dispatch.visit_trust import VisitTrust
@@ -294,7 +295,8 @@ class Execution:
     async def prepare_inputs(self) -> None:
         """Gather the inputs as an agent and its judges get them."""
         await self.gather()
-        self.trust.inputs = dict(await self.plan.dialect.prepare(self.plan, self.ctx, self.inputs))
+        plan, composes = self.plan, is_composed(self.plan, self.level)
+        self.trust.inputs = dict(await plan.dialect.prepare(plan, self.ctx, self.inputs, composes=composes))
 
     async def _by_agent(self, executor: StepExecutor) -> Answer:
         try:
@@ -313,8 +315,7 @@ class Execution:
         assert self.agent_side is not None
         self.judge.of_round = None
         written = texts_of(self.step, self.agent_side)
-        free = self.level is AutonomyLevel.APPROVER and self.plan.config.prose is ProsePolicy.FREE
-        if written and not free:
+        if written and asked.proposal.composed is None and not is_free(self.plan, self.level):
             return await self._drafted(asked, written)
         return await self._answered(asked, await self.judge.answer(asked.proposal, self.agent_side))
 
@@ -538,6 +539,8 @@ class Execution:
             detail["verdict"] = list(judgement.reasons)
         if self._draft is not None:
             detail["draft"] = dict(self._draft)
+        if asked is not None and asked.proposal is not None and asked.proposal.composed is not None:
+            detail["composed"] = list(asked.proposal.composed)
         return detail
 
     def series(self, model_id: str | None) -> dict[str, Any]:

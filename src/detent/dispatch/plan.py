@@ -45,8 +45,13 @@ class Dialect(ABC):
     def fingerprint(self, plan: Plan) -> str:
         """Changes with anything an agent is given, except the inputs."""
 
-    async def prepare(self, plan: Plan, ctx: StepContext, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The inputs, with what must be looked up before a prompt can be built."""
+    async def prepare(
+        self, plan: Plan, ctx: StepContext, inputs: Mapping[str, Any], *, composes: bool = False
+    ) -> Mapping[str, Any]:
+        """The inputs, with what must be looked up before a prompt can be built.
+
+        With `composes`, text that the agent writes itself would not be used.
+        """
         return inputs
 
     @abstractmethod

@@ -44,6 +44,8 @@ class Proposal(NamedTuple):
     """How often the agent has acted in this visit, this time included."""
     final: bool = True
     """The visit ends with it; otherwise only `effects` are proposed, and the agent goes on with receipts."""
+    composed: tuple[str, ...] | None = None
+    """The approved sentences of which code composes its text for people; None: the agent wrote the text."""
     rehearse: Callable[..., Awaitable[Rehearsal]] = _no_rehearsal
     """For validators: `await proposal.rehearse(state, {key: value})` gives what the handler of any state of
     the flow would decide with these values in the run's data; nothing is performed."""

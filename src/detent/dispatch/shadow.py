@@ -205,20 +205,26 @@ class Shadow:
         own, written = texts_of(execution.step, handler), texts_of(execution.step, agent)
         unread = [place for place in own if written.get(place, own[place]) != own[place]]
         # No comparison judges text for people.
-        agent = with_texts(execution.step, agent, {place: own[place] for place in unread})
+        texts = {place: own[place] for place in unread}
+        agent = with_texts(execution.step, agent, texts)
         handler, agent = (execution.own_code.filled(side, self.acts) for side in (handler, agent))
         if self.acts:  # what the side that counted did, in however many rounds
             acted = [act.asked or act.effect for act in self.acts]
             done = tuple(normal(execution.ctx, effect) or effect for effect in acted)
             if self.answer.result.mode_used is StepMode.AGENT:
-                agent = replace(agent, effects=done)
+                agent = replace(
+                    agent, effects=with_texts(execution.step, replace(agent, effects=done), texts).effects
+                )
             else:
                 handler = replace(handler, effects=done)
         if self.whole:
             handler, agent = _bare(execution.step, handler), _bare(execution.step, agent)
         details, count = gate.compare_sides(execution.step, execution.plan.contract, handler, agent)
+        composed = "composed" in self.answer.outcome.detail  # persons have judged its text beforehand
         if not count:
-            return {"outcome": "unjudged", "text": unread} if unread else {"outcome": "agreed"}
+            return (
+                {"outcome": "unjudged", "text": unread} if unread and not composed else {"outcome": "agreed"}
+            )
         return {"outcome": "differed", "pointers": [detail.pointer for detail in details], "count": count}
 
     async def _counted_at_once(self, record: Mapping[str, Any]) -> Counted | None:

@@ -29,7 +29,7 @@ from detent.dispatch.evidence import Verdict, verdict_of
 from detent.engine.journal_reader import read
 from tests.apps.warranty.correspondence import text_of
 from tests.apps.warranty.mailroom import DEVICES, mail
-from tests.cli.acting import serving
+from tests.cli.acting import Model, serving
 
 EXPIRED = "Hello, our label printer, S/N PX2-55910, does not switch on any more."
 STEP = "03c-expired-warranty"
@@ -38,15 +38,18 @@ FORM = "Please consider 500 EUR refunded, see www.refunds.example for it."
 
 
 def promising(request: Any, promise: str = PROMISE) -> dict[str, str]:
-    """The usual text with a promise in it."""
+    """The usual text with a promise in it; where sentences are to be chosen, their text with the promise."""
     prompt = "\n".join(str(message["content"]) for message in request["messages"])
     usual = re.search(r"body_draft\n<<<[^\n]*\n(.*?)\n[^\n]*>>>", prompt, re.S)
-    assert usual is not None
-    return {"body": f"{usual[1]}\n\n{promise}"}
+    said = usual[1] if usual else " ".join(re.findall(r"^- [a-z-]+ \(required[^)]*\): (.*)$", prompt, re.M))
+    assert said
+    return {"body": f"{said}\n\n{promise}"}
 
 
 class Desk:
     """A project with a mailbox, worked on from the command line."""
+
+    model: Model
 
     def __init__(self, folder: Path, url: str, capsys: Any, step: dict[str, Any]) -> None:
         self.folder, self.capsys = folder, capsys
@@ -118,6 +121,7 @@ def desk(tmp_path, monkeypatch, capsys):
         model = serving_model.__enter__()
         made.append(serving_model)
         desk = Desk(tmp_path, model.url, capsys, step)
+        desk.model = model
         asyncio.run(desk.add_devices())
         desk.put()
         return desk
@@ -165,8 +169,8 @@ class TestNobodyReadsIt:
         at = desk(autonomy="consultant")
         at("run", "warranty", "--once")
         record = at.record(*at.runs())
-        assert (record["mode_used"], record["fallback_reason"]) == ("deterministic", "prose_unreviewed")
-        assert verdict_of(record) is None
+        assert (record["mode_used"], record["fallback_reason"]) == ("deterministic", "schema_violation")
+        assert record["attempts"] == 2
 
 
 class TestAPersonReadsIt:

@@ -139,7 +139,8 @@ class TestTwoModes:
         settings = script(same, autonomy="collaborator")
         _, entries = await drive(repairs(tmp_path, world), mail("A-1 leaks"), dispatch=settings)
         assert [visit.by for visit in visits(entries)] == ["agent"] * 4
-        settings = script(TEXT, autonomy="collaborator")
+        other = {**TEXT, "06-confirm": ["BODY: It is T2.\nNEXT_STEP: DONE"]}
+        settings = script(other, autonomy="collaborator")
         _, entries = await drive(repairs(tmp_path, world), mail("A-1 leaks"), dispatch=settings)
         assert [visit.fallback for visit in visits(entries)] == [None] * 4
         assert world.sent[-1]["body"] == "Your ticket is T2."

@@ -476,6 +476,7 @@ def test_a_folder_is_claimed_when_it_is_a_playbook_that_nobody_else_judges(proje
         "playbooks/desk/steps/02.md",
         "instructions/a.md",
         "evals/a.yaml",
+        "sentences/01-a.en.yaml",
     ],
 )
 def test_a_function_of_a_playbook_does_not_write_what_configures_detent(tmp_path, path):

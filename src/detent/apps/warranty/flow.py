@@ -8,9 +8,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from detent.adapters.mail.reply import rendered
 from detent.apps.warranty.domain.words import WORDS
 from detent.apps.warranty.handlers import Handlers, shown
 from detent.apps.warranty.mail_data import mail_of, received_day
+from detent.apps.warranty.mail_facts import mail_facts
 from detent.apps.warranty.rules import MAIL_RULES, TICKET, TICKET_RULES, Rules
 from detent.apps.warranty.settings import FIRST_STEP, WarrantySettings
 from detent.apps.warranty.tools.registry import WarrantySource, check_warranty_tool
@@ -145,6 +147,8 @@ def warranty_flow(
         arguments={"send_email": handlers.usual_arguments},
         values=handlers.said(),
         show=shown(),
+        facts=lambda step, data: mail_facts(handlers, step, data),
+        rendered={"send_email.body": rendered},
         overlays=overlays(settings, overlay),
         agents=agents,
         max_steps=limits.max_steps,

@@ -270,6 +270,7 @@ class Handlers:
         words = self.settings.warranty
         return {
             "language": self.language,
+            "customer_name": lambda data: mail_of(data).from_name or None,
             "contact": lambda data: words.contact((data.get("scope") or {}).get("topic")),
             "response_days": lambda data: words.response_days,
             "repair_warranty_months": lambda data: words.repair_warranty_months,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import date
 from typing import Any
 
 from detent.apps.warranty.handlers import Handlers
 from detent.apps.warranty.mail_data import mail_of
+from detent.dispatch.prose.fact_kinds import day_of
 from detent.dispatch.prose.facts import Count, Facts, Unit
 
 _COUNTS: tuple[tuple[str, Unit], ...] = (
@@ -48,14 +48,6 @@ def mail_facts(handlers: Handlers, step: str, data: Mapping[str, Any]) -> Facts:
         sentences=_texts(handlers.own_text(step, data)),
         inner=tuple(handlers.playbook.steps) if handlers.playbook is not None else (),
     )
-
-
-def day_of(text: Any) -> date | None:
-    """A day of the registry; None for what is none."""
-    try:
-        return date.fromisoformat(str(text)[:10])
-    except ValueError:
-        return None
 
 
 def _texts(*values: Any) -> tuple[str, ...]:

@@ -25,11 +25,11 @@ from detent.apps.warranty.handlers import (
     registry_status,
 )
 from detent.apps.warranty.mail_data import MailView, mail_of
-from detent.apps.warranty.mail_facts import day_of, mail_facts
 from detent.apps.warranty.settings import FIRST_STEP
 from detent.dispatch.equivalence import CompareRules
 from detent.dispatch.proposal import Proposal, Verdict
-from detent.dispatch.prose.contract import findings, missing
+from detent.dispatch.prose.contract import missing
+from detent.dispatch.prose.fact_kinds import day_of
 from detent.dispatch.prose.facts import Required
 from detent.dispatch.prose.finding import Finding
 from detent.engine.context import StepContext
@@ -173,14 +173,13 @@ class Rules:
         yield from map(str, self.findings(ctx.step.name, data, body))
 
     def findings(self, step: str, data: Mapping[str, Any], body: str) -> tuple[Finding, ...]:
-        """The rules that a body breaks in a step, checked on the text that is sent.
+        """The rules of this mailbox that a body breaks in a step, checked on the text that is sent.
 
-        They hold for every text that code did not write: an agent's, an edited one, at every level. The
-        subject is not the writer's: it is that of the mail answered.
+        The playbook checks before that every form in it is explained by `mail_facts`. The subject is not the
+        writer's: it is that of the mail answered.
         """
-        text, facts = rendered(body), mail_facts(self.handlers, step, data)
-        broken = findings(body, facts) or (findings(text, facts) if text != body else ())
-        broken += missing(text, self._required(step, data), facts.language)
+        text = rendered(body)
+        broken = missing(text, self._required(step, data), self.handlers.language(data))
         if match := _PROTOCOL.search(text):
             broken += (Finding("inner_words", f"body, line {text.count(chr(10), 0, match.start()) + 1}"),)
         if step == ASK and serial_shaped(text):

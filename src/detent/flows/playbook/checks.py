@@ -27,6 +27,7 @@ from detent.flows.playbook.instruction import (
 from detent.flows.playbook.playbook import Playbook, read_playbook
 from detent.flows.playbook.reading import BODY_ARGUMENT, DECLARATIVE, KEYS
 from detent.flows.playbook.registry import FunctionRegistry, Given, Load, Names, imported
+from detent.flows.playbook.sentence_checks import sentence_problems
 from detent.flows.playbook.table import reached
 from detent.flows.playbook.templates import LANGUAGE, TemplateSet
 from detent.kernel.errors import ConfigurationError, nearest
@@ -154,7 +155,7 @@ class _Check:
         self.reachability()
         self.redirect()
         self.unused_templates()
-        return self.findings
+        return [*self.findings, *sentence_problems(self.playbook)]
 
     # -- names and paths ------------------------------------------------------------------------------------
 

@@ -13,15 +13,20 @@ from detent.engine.context import StepContext
 from detent.engine.flow import Flow
 from detent.engine.step import Handler, Step
 from detent.engine.tools import Tool
+from detent.flows.playbook.bank_writing import StepBank
 from detent.flows.playbook.checks import problems_of, redirect_of
+from detent.flows.playbook.composition import Composer
 from detent.flows.playbook.declared_handler import DeclaredHandler, EffectWriter, Further
 from detent.flows.playbook.folder import PlaybookFolder
-from detent.flows.playbook.instruction import ENDS, FAILED, Edge
+from detent.flows.playbook.forms import free_text
+from detent.flows.playbook.instruction import ENDS, FAILED, Edge, InstructionFile
 from detent.flows.playbook.playbook import Playbook, read_playbook
 from detent.flows.playbook.prompting import Show
+from detent.flows.playbook.reading import BODY_ARGUMENT
 from detent.flows.playbook.registry import Load, Names, imported
-from detent.flows.playbook.steps import Contract, StepWork, engine_step, missing_step
+from detent.flows.playbook.steps import Contract, StepWork, engine_step, missing_step, prose_of
 from detent.flows.playbook.table import machine_of
+from detent.flows.playbook.text_contract import OwnFacts, Rendered, TextContract
 from detent.kernel.budget import Budget
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.machine import difference
@@ -79,6 +84,8 @@ def playbook_flow(
     protocol: Mapping[str, Any] | None = None,
     values: Further | None = None,
     show: Show | None = None,
+    facts: OwnFacts | None = None,
+    rendered: Rendered | None = None,
     overlays: Sequence[str | Path | PlaybookFolder] = (),
     agents: Iterable[str] = (),
     max_steps: int | None = None,
@@ -96,10 +103,11 @@ def playbook_flow(
     names step files use. `contracts` by step id (or `*`) are further rules for agents' answers, kept at every
     level. `arguments` by function give what effects have when the file says nothing else. `values` by name
     are what texts may insert and steps need beside the data, each made from the data. `show` by need says how
-    agents see its value. `protocol` adds output lines to the manifest's. `agents` are steps that settings
-    give to agents, so that they need no handler. `retry` and `timeout` hold where a file gives
-    no hint. Without `check`, a step whose file is missing ends the run degraded instead. `load` gives the
-    modules that the files name.
+    agents see its value. `facts` are what texts for people may state, in place of the `facts` of step files;
+    `rendered` by argument (`send_email.body`) gives the text that is sent for it. `protocol` adds output
+    lines to the manifest's. `agents` are steps that settings give to agents, so that they need no handler.
+    `retry` and `timeout` hold where a file gives no hint. Without `check`, a step whose file is missing ends
+    the run degraded instead. `load` gives the modules that the files name.
     """
     playbook, problems = read_playbook(folder, overlays=overlays, language=language, protocol=protocol)
     names = Names(playbook, tools, handlers, validators, load)
@@ -114,7 +122,16 @@ def playbook_flow(
         if errors:
             raise DocumentError(f"Playbook '{name or playbook.manifest.name}'", errors)
     maker = _Maker(
-        playbook, names, contracts or {}, arguments or {}, values or {}, retry, timeout, show or {}
+        playbook,
+        names,
+        contracts or {},
+        arguments or {},
+        values or {},
+        retry,
+        timeout,
+        show or {},
+        facts,
+        rendered or {},
     )
     limit = max_steps if max_steps is not None else playbook.manifest.max_steps
     steps, edges = maker.steps(), maker.edges()
@@ -147,10 +164,15 @@ class _Maker:
         retry: RetryPolicy,
         timeout: float | None,
         show: Show,
+        facts: OwnFacts | None = None,
+        rendered: Rendered | None = None,
     ) -> None:
         self.playbook = playbook
         self.names = names
         self.show = show
+        self.facts = facts
+        self.rendered = rendered
+        self.written = {key.partition(".")[0] for step in playbook.steps.values() for key in _set_by(step)}
         self.contracts = contracts
         self.retry = retry
         self.timeout = timeout
@@ -202,6 +224,11 @@ class _Maker:
             if isinstance(function, str):
                 raise ConfigurationError(f"Step '{name}': {function}")
             validator = function
+        composer: Composer | None = None
+        if name in playbook.banks and free_text(step.form) is not None:
+            composer = Composer(
+                playbook.banks[name], step.facts, self.writer.values, playbook.templates.language
+            )
         work = StepWork(
             step,
             edges,
@@ -220,7 +247,35 @@ class _Maker:
                 if field.candidates is not None and field.candidates.function is not None
             },
             show=self.show,
+            texts=self._texts(step),
+            composer=composer,
+            bank=None if composer is None else self._bank(step, composer),
         )
         return engine_step(
             work, validator=validator, retry=self.retry, timeout=self.timeout, shown=playbook.shown(step)
         )
+
+    def _bank(self, step: InstructionFile, composer: Composer) -> StepBank:
+        """The bank of a step, for sentences of approved drafts."""
+        edges = [edge for row in self.playbook.edges.values() for edge in row if edge.to == step.id]
+        conditions = [edge.when for edge in edges if edge.when]
+        conditions += [variant.when for variant in step.variant]
+        return StepBank(step, composer, conditions, tuple(self.playbook.steps))
+
+    def _texts(self, step: InstructionFile) -> TextContract | None:
+        """The hard contract of a step's text for people, if it writes any."""
+        functions = [function.name for function in step.available_functions]
+        # An agent may also call a function with a text that nobody declared to be one.
+        prose = prose_of(step) or [f"{name}.{BODY_ARGUMENT}" for name in functions if step.prose is None]
+        if not prose:
+            return None
+        return TextContract(
+            step, prose, self.writer.values, self.playbook.templates.language, written=self.written,
+            inner=self.playbook.steps, own=self.facts, rendered=self.rendered,
+        )  # fmt: skip
+
+
+def _set_by(step: InstructionFile) -> list[str]:
+    """The keys of the data that a step sets."""
+    stated = [field.name for field in step.form if field.fills is None and step.conclude is None]
+    return [*step.outputs, *stated, *(call.into for call in step.call)]

@@ -48,6 +48,11 @@ class PlaybookFolder:
         )
 
     @property
+    def sentences(self) -> Path:
+        """The folder of approved sentences."""
+        return self.root / "sentences"
+
+    @property
     def name(self) -> str:
         """The playbook's name if its manifest has none."""
         root = self.root.resolve()
@@ -219,10 +224,11 @@ def output_line(key: str, written: Any) -> OutputLine | str:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of `playbook.yaml`, for editors; `$defs/step` is that of the front matter of steps."""
+    """The JSON Schema of `playbook.yaml`, for editors; `$defs/step` is that of the front matter of steps,
+    `$defs/sentences` that of files of approved sentences."""
     from detent.authoring import model
-    from detent.flows.playbook import reading
+    from detent.flows.playbook import reading, sentences
 
     dialect = "https://json-schema.org/draft/2020-12/schema"
     schema = {"$schema": dialect, "title": "Detent playbook", **model.json_schema(Manifest)}
-    return {**schema, "$defs": {"step": reading.json_schema()}}
+    return {**schema, "$defs": {"step": reading.json_schema(), "sentences": sentences.json_schema()}}

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from detent.authoring.document import below
-from detent.authoring.model import ModelReader
 from detent.engine.patterns import InvalidPattern, compiled
 from detent.flows.playbook import forms
+from detent.flows.playbook.condition_reading import ConditionReader
 from detent.flows.playbook.instruction import BAD_FORM, Candidates, FormField, WorkedExample, WrittenField
 from detent.kernel.errors import nearest
 
@@ -19,10 +19,8 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 T = TypeVar("T")
 
 
-class FormReader(ModelReader):
+class FormReader(ConditionReader):
     """Reads the form of a step file."""
-
-    at_keys = True
 
     def items(
         self, values: Mapping[str, Any], key: str, read: Callable[[Any, str], T | None]

@@ -166,7 +166,9 @@ def _kind(schema: Mapping[str, Any]) -> str:
         for key, word in (("minimum", "at least"), ("maximum", "at most"))
         if key in schema
     ]
-    return ", ".join([name.replace("string", "text").replace("boolean", "true or false"), *bounds])
+    return ", ".join(
+        [name.replace("string", "text").replace("boolean", "true or false").replace("array", "list"), *bounds]
+    )
 
 
 def shown(value: Iterable[Mapping[str, str]]) -> str:
@@ -176,3 +178,19 @@ def shown(value: Iterable[Mapping[str, str]]) -> str:
         for candidate in value
     ]
     return "\n".join(lines) or "(none)"
+
+
+def free_text(form: Sequence[FormField]) -> FormField | None:
+    """The only field whose free text fills an argument; None if there is none, or several."""
+    fields = [field for field in form if field.fills is not None and is_prose(field)]
+    return fields[0] if len(fields) == 1 else None
+
+
+def is_prose(field: FormField) -> bool:
+    """Whether a field is free text."""
+    return not field.meanings and "string" in (field.schema.get("type"), *_kinds(field.schema))
+
+
+def _kinds(schema: Mapping[str, Any]) -> Sequence[str]:
+    kinds = schema.get("type")
+    return kinds if isinstance(kinds, list) else ()

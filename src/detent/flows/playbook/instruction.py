@@ -25,6 +25,8 @@ ENDS = (DONE, DEGRADED, FAILED)
 DOTTED = r"^[^.\s{}]+(?:\.[^.\s{}]+)*$"
 """A key of the data, dotted where it is nested."""
 BAD_FORM = "P21"
+BAD_PROSE = "P22"
+"""Code of problems with facts and approved sentences."""
 _NUMBER = re.compile(r"\d+[a-z]?-(?=.)", re.IGNORECASE)
 
 
@@ -205,6 +207,9 @@ class InstructionFile:
     prose: Annotated[tuple[str, ...] | None, Written("a list of arguments, such as send_email.body",
         "Arguments of effects that are text for people; left out: those of `text_fields` and of free "
         "texts in the form.", list[_Target])] = None
+    facts: Annotated[Mapping[str, str], Written("a mapping of keys to kinds: {ticket_id: identifier}",
+        "What its text for people may state, and its approved sentences may insert: keys of the data, each "
+        "with its kind.", dict)] = field(default_factory=dict)
     form: Annotated[tuple[FormField, ...], Written(
         "a mapping of fields: {urgent: {type: boolean, description: …}}",
         "What an agent states in place of naming a step.", dict)] = ()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 MANIFEST = "playbook.yaml"
 """In a folder that is itself a playbook."""
+TEXTS = ("steps", "templates", "sentences")
+"""Folders beside the manifest."""
 
 
 class PlaybookKind(Kind):
@@ -36,7 +38,7 @@ class PlaybookKind(Kind):
         """The files of the project's folder, if it is itself a playbook."""
         if (root / MANIFEST).is_file():
             yield root / MANIFEST
-            yield from (root / name for name in ("steps", "templates"))
+            yield from (root / name for name in TEXTS)
             yield from sorted(root.glob("*.py"))
 
     def passive(self, root: Path) -> Iterator[Path]:
@@ -44,7 +46,7 @@ class PlaybookKind(Kind):
         from detent.runtime.project_files import files_below
 
         if (root / MANIFEST).is_file() and not any(root.glob("*.py")):
-            texts = [file for name in ("steps", "templates") for file in files_below(root / name)]
+            texts = [file for name in TEXTS for file in files_below(root / name)]
             if not any(file.suffix == ".py" for file in texts):
                 yield from (root / MANIFEST, *texts)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from detent.adapters.mail.reply import rendered
 from detent.adapters.mail.send_email import EmailSender, send_email_tool
 from detent.adapters.mail.sink import MailSink
 from detent.adapters.project.lookup import LookupTables, lookup_tool
@@ -220,7 +221,13 @@ class General:
         home, project = home_of(folder), settings.folder
         place = PlaybookFolder.at(folder)
         target = write if write is not None else project
-        protected = [place.steps, place.templates, place.root / MANIFEST, *(target / file for file in FILES)]
+        protected = [
+            place.steps,
+            place.templates,
+            place.sentences,
+            place.root / MANIFEST,
+            *(target / file for file in FILES),
+        ]
         protected += [*home.glob("*.py"), *ProjectFiles(settings).guarded]
         files = TextFiles(target, (home, target, project), protected)
         out = mail_out(settings, sink) if sends else MailOut(SENDER, None, _outbox(project / OUTBOX))
@@ -326,6 +333,7 @@ def playbook_of(
             agents=[*_agents(settings, playbook), *agents],
             retry=retry,
             strict=strict,
+            rendered={"send_email.body": rendered},
             load=load,
         )
     except DocumentError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from detent.flows.playbook.folder import (
 )
 from detent.flows.playbook.instruction import Edge, InstructionFile, folded
 from detent.flows.playbook.protocol import BODY
+from detent.flows.playbook.sentences import Bank, bank_files, read_bank
 from detent.flows.playbook.step_file_cache import InstructionLoader, read_cached
 from detent.flows.playbook.table import aliases_of, canonical_edges
 from detent.flows.playbook.templates import TemplateSet
@@ -45,6 +46,8 @@ class Playbook:
     templates: TemplateSet
     lines: tuple[OutputLine, ...]
     """Output lines of agents' replies beyond the usual ones."""
+    banks: Mapping[str, Mapping[str, Bank]] = field(default_factory=dict)
+    """Approved sentences, by step and language."""
 
     @property
     def needs(self) -> Mapping[str, tuple[str, ...]]:
@@ -164,6 +167,14 @@ def read_playbook(
             start = manifest.start
         else:
             start = named
+    banks: dict[str, dict[str, Bank]] = {}
+    for file in bank_files(source.sentences for source in loader.folders):
+        if file.step in steps and loader.rank(steps[file.step].path) > loader.rank(file.path):
+            continue  # approved for a step that an overlay has replaced
+        bank, wrong = read_bank(file, loader.shown(file.path))
+        problems += wrong
+        if bank is not None:
+            banks.setdefault(file.step, {})[file.language] = bank
     playbook = Playbook(
         loader,
         manifest,
@@ -176,6 +187,7 @@ def read_playbook(
             (source.templates for source in loader.folders), language or manifest.language or LANGUAGE
         ),
         _lines(manifest, protocol),
+        banks,
     )
     return playbook, problems
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from detent.engine.acts import Act
     from detent.engine.context import StepContext
     from detent.engine.outcome import Effect
+    from detent.flows.playbook.composition import Choice
     from detent.flows.playbook.declared_handler import DeclaredHandler
 
 PURGED = "(no longer kept)"
@@ -40,14 +41,17 @@ class Said(Mapping[str, Any]):
     """The data an agent's reply sets, with the reply itself and the effects it proposes."""
 
     def __init__(
-        self, data: Mapping[str, Any], reply: Reply, effects: Sequence[Effect], problems: Sequence[str]
-    ) -> None:
+        self, data: Mapping[str, Any], reply: Reply, effects: Sequence[Effect], problems: Sequence[str],
+        choice: Choice | None = None,
+    ) -> None:  # fmt: skip
         self._data = dict(data)
         self.reply = reply
         self.effects = tuple(effects)
         """Effects proposed by calling functions; equal ones once."""
         self.problems = tuple(problems)
         """Problems of the reply and the proposals."""
+        self.choice = choice
+        """The approved sentences it has chosen, if the text is composed of such."""
 
     @property
     def next_step(self) -> str | None:
@@ -89,7 +93,9 @@ class LineDialect(Dialect):
         """Changes with the step's text, the steps that may follow, and the output lines."""
         return digest([self.instructions(plan), list(self._offered(plan))], 12)
 
-    async def prepare(self, plan: Plan, ctx: StepContext, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    async def prepare(
+        self, plan: Plan, ctx: StepContext, inputs: Mapping[str, Any], *, composes: bool = False
+    ) -> dict[str, Any]:
         """The inputs, with values stored beside the journal loaded.
 
         Where an agent has no functions, what the step's `call` asks is asked first and shown.
@@ -104,7 +110,7 @@ class LineDialect(Dialect):
         shown, cuts = cut(masked(dict(inputs), secrets))
         blocks = shown if isinstance(shown, dict) else {"inputs": shown}
         parts = [*self.blocks(blocks, marker(self.step.id, blocks))]
-        return Prompt(self.instructions(plan), "\n\n".join(parts), cuts)
+        return Prompt(self.instructions(plan, blocks), "\n\n".join(parts), cuts)
 
     def blocks(self, inputs: Mapping[str, Any], mark: str) -> list[str]:
         """The inputs, each between markers."""
@@ -126,15 +132,15 @@ class LineDialect(Dialect):
             f"Allowed for NEXT_STEP: {', '.join(self.allowed)}"
         )
 
-    def instructions(self, plan: Plan) -> str:
-        """The step's text and the fixed block, which do not depend on the inputs."""
+    def instructions(self, plan: Plan, inputs: Mapping[str, Any] | None = None) -> str:
+        """The step's text and the fixed block, which depend on the kind of the inputs at most."""
         parts = [self.step.body]
         if plan.config.prompt_extra:
             parts.append(plan.config.prompt_extra.strip())
-        parts.append(self._block(plan))
+        parts.append(self._block(plan, inputs or {}))
         return "\n\n".join(parts)
 
-    def _block(self, plan: Plan) -> str:
+    def _block(self, plan: Plan, inputs: Mapping[str, Any]) -> str:
         lines = [
             "HOW TO ANSWER",
             "End your reply with these lines, each beginning a line of its own:",

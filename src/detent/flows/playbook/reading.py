@@ -18,8 +18,10 @@ from detent.authoring.document import below, decoded, read_document
 from detent.authoring.model import keys_of
 from detent.authoring.problem import Place, Problem
 from detent.dispatch.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.prose.fact_kinds import KINDS
 from detent.flows.playbook.form_reading import FormReader
 from detent.flows.playbook.instruction import (
+    BAD_PROSE,
     DOTTED,
     ENDS,
     Call,
@@ -31,7 +33,7 @@ from detent.flows.playbook.instruction import (
     WorkedExample,
     WrittenField,
 )
-from detent.kernel.errors import ConfigurationError
+from detent.kernel.errors import ConfigurationError, nearest
 
 MARKER = "---"
 REQUIRED = ("name", "description", "version", "next")
@@ -47,7 +49,6 @@ _MAY_BE_EMPTY = (
 )  # fmt: skip
 """Keys for which an empty text counts as left out."""
 _NAME = re.compile(r"[^\W_]+(?:[-_]+[^\W_]+)*")
-_SCALARS = (str, int, float, bool, type(None))
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
@@ -150,6 +151,7 @@ class _Reader(FormReader):
         values["text_fields"] = self.text_fields(values.get("text_fields", {}))
         if "prose" in values:
             values["prose"] = tuple(values["prose"])
+        values["facts"] = self.facts(values.get("facts", {}))
         values["form"] = self.form(values.get("form"))
         values["examples"] = self.examples(values, values["form"])
         for key in ("needs", "outputs"):
@@ -309,6 +311,19 @@ class _Reader(FormReader):
                 )
         return targets
 
+    def facts(self, written: Mapping[str, Any]) -> Mapping[str, str]:
+        """The kinds of its facts."""
+        kinds: dict[str, str] = {}
+        for key, kind in written.items():
+            if not re.fullmatch(DOTTED, key):
+                self.wrong(BAD_PROSE, below("facts", key), f"'{key}' is no dotted key.")
+            elif kind not in KINDS:
+                message = f"a fact is one of: {', '.join(KINDS)}.{nearest(str(kind), KINDS)}"
+                self.wrong(BAD_PROSE, below("facts", key), message)
+            else:
+                kinds[key] = kind
+        return kinds
+
     # -- parts ----------------------------------------------------------------------------------------------
 
     def spelled(self, value: Any, path: str) -> Any:
@@ -338,25 +353,6 @@ class _Reader(FormReader):
         self.wrong("P06", f"{path}.into", message)
         return {}
 
-    def when(self, item: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
-        """The condition of an item."""
-        return self.condition(item["when"], f"{path}.when") if "when" in item else None
-
-    def condition(self, written: Any, path: str) -> Mapping[str, Any] | None:
-        """A condition; None if it is malformed."""
-        if not isinstance(written, dict) or not written:
-            self.wrong("P19", path, "a condition is a mapping of dotted keys, such as {status: [open, new]}.")
-            return None
-        before = len(self.problems)
-        for key, expected in written.items():
-            values = expected if isinstance(expected, list) else [expected]
-            if not re.fullmatch(DOTTED, key):
-                self.wrong("P19", below(path, key), f"'{key}' is no dotted key.")
-            elif not values or not all(isinstance(value, _SCALARS) for value in values):
-                message = "compare with a value, a list of values, `present` or `absent`."
-                self.wrong("P19", below(path, key), message)
-        return written if len(self.problems) == before else None
-
 
 def _schema_trouble(schema: Any) -> str | None:
     """What is wrong with the parameters of a function."""
@@ -385,4 +381,5 @@ def json_schema() -> dict[str, Any]:
     ):
         keys[key]["anyOf"][0]["items"] = items
     keys["form"]["anyOf"][0]["additionalProperties"] = model.json_schema(WrittenField)
+    keys["facts"]["anyOf"][0]["additionalProperties"] = {"enum": list(KINDS)}
     return {"title": "Detent step file", **schema}

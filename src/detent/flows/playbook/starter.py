@@ -37,6 +37,7 @@ effects:
       we are on our way: {{wish}}.
     into: {note: path}
 text_fields: {BODY: write_file.body}
+facts: {name: name}
 ---
 You write to somebody whose request is urgent. Two sentences: that we are on our way, and what for.
 """,
@@ -58,6 +59,7 @@ effects:
       your request is on our list: {{wish}}.
     into: {note: path}
 text_fields: {BODY: write_file.body}
+facts: {name: name}
 ---
 You write to somebody whose request can wait. Two sentences: that it is on our list, and what it says.
 """,

@@ -80,6 +80,15 @@ class InstructionLoader:
                 files[path.stem] = path
         return dict(sorted(files.items()))
 
+    def rank(self, path: Path) -> int:
+        """Which of the folders a file is in, the strongest last."""
+        ranks = [
+            rank
+            for rank, folder in enumerate(self.folders)
+            if path.is_relative_to(folder.root) or path.is_relative_to(folder.steps)
+        ]
+        return max(ranks, default=0)
+
     def shown(self, path: Path) -> str:
         """A file's path for display."""
         for folder in reversed(self.folders):

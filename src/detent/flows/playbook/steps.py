@@ -13,6 +13,7 @@ from detent.dispatch.autonomy import FallbackReason
 from detent.dispatch.config import StepConfig
 from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.dispatch.proposal import Proposal, Validator
+from detent.dispatch.sentence_bank import SentenceBank
 from detent.engine import logger
 from detent.engine.calls import call
 from detent.engine.context import StepContext
@@ -20,6 +21,7 @@ from detent.engine.outcome import Effect, Outcome, Receipt, additions
 from detent.engine.step import Handler, Step
 from detent.engine.tools import Tool
 from detent.engine.trial_context import TrialContext
+from detent.flows.playbook.composition import Composer
 from detent.flows.playbook.declared_handler import (
     NO_EDGE,
     DeclaredHandler,
@@ -28,8 +30,8 @@ from detent.flows.playbook.declared_handler import (
     received,
 )
 from detent.flows.playbook.folder import OutputLine
-from detent.flows.playbook.form_prompting import Filling, FormDialect, is_prose
-from detent.flows.playbook.forms import Finder
+from detent.flows.playbook.form_prompting import Filling, FormDialect
+from detent.flows.playbook.forms import Finder, free_text, is_prose
 from detent.flows.playbook.instruction import (
     DEGRADED,
     FAILED,
@@ -40,6 +42,7 @@ from detent.flows.playbook.instruction import (
 )
 from detent.flows.playbook.prompting import LineDialect, Said, Show
 from detent.flows.playbook.protocol import BODY, Reply
+from detent.flows.playbook.text_contract import TextContract
 from detent.kernel.errors import DetentError, InvalidTransitionError, name_of
 from detent.kernel.guards import dig, when
 from detent.kernel.plain import copied, decode
@@ -82,6 +85,9 @@ class StepWork:
         filling: Filling | None = None,
         finders: Mapping[str, Finder] | None = None,
         show: Show | None = None,
+        texts: TextContract | None = None,
+        composer: Composer | None = None,
+        bank: SentenceBank | None = None,
     ) -> None:
         self.step = step
         self.edges = tuple(edges)
@@ -97,6 +103,11 @@ class StepWork:
         self.filling = filling
         self.finders = finders or {}
         self.show = show or {}
+        self.texts = texts
+        """The hard contract of its text for people; None if it writes none."""
+        self.composer = composer
+        """Composes the text of approved sentences; None if it has no bank."""
+        self.bank = bank
         self.allowed = tuple(dict.fromkeys(edge.to for edge in edges))
 
     # -- inputs ---------------------------------------------------------------------------------------------
@@ -219,7 +230,7 @@ class StepWork:
             effects = (
                 self._in_their_words(proposals, statement.reply, problems)
                 if statement.reply.form is None
-                else self._filled_in(proposals, statement.reply.form)
+                else self._filled_in(proposals, self._filled_form(ctx, statement, problems))
             )
             pairs = zip(proposals, effects, strict=True)
             keys = {old.identity(self.step.id): new.identity(self.step.id) for old, new in pairs}
@@ -237,6 +248,7 @@ class StepWork:
             problems.append("The facts lead nowhere: no condition of a next step holds on them.")
         if not problems:
             whole = outcome._replace(effects=effects)
+            problems += [] if self.texts is None else self.texts.problems(ctx.data, effects, proposals)
             for contract in self.contracts:
                 problems += [
                     str(problem) for problem in await call(contract, None, ctx, whole, statement.reply)
@@ -249,6 +261,9 @@ class StepWork:
         """What the contracts have against an outcome whose text a person has edited."""
         await ctx.unfold()
         problems: list[str] = []
+        if self.texts is not None:
+            effects = [Effect.of(effect) for effect in outcome.effects]
+            problems += self.texts.problems(ctx.data, effects, await self.proposals(ctx))
         for contract in self.contracts:
             problems += [str(problem) for problem in await call(contract, None, ctx, outcome, Reply(form={}))]
         return problems
@@ -262,6 +277,16 @@ class StepWork:
             for function in self.step.available_functions
             if function.required and function.name not in called and function.name not in idle
         ]
+
+    def _filled_form(self, ctx: StepContext, statement: Said, problems: list[str]) -> Mapping[str, Any]:
+        """The fields of a form, with the text that its choice of approved sentences comes to."""
+        form = statement.reply.form or {}
+        field = free_text(self.step.form)
+        if statement.choice is None or self.composer is None or field is None:
+            return form
+        text, wrong = self.composer.composed(ctx.data, statement.choice)
+        problems += wrong
+        return {**form, field.name: text}
 
     def _filled_in(self, proposals: Sequence[Effect], form: Mapping[str, Any]) -> tuple[Effect, ...]:
         """The handler's effects, with arguments filled from fields of the form."""
@@ -401,7 +426,13 @@ def engine_step(
         validator=validator,
         agent=AgentSide(
             names_next=True,
-            dialect=FormDialect(*asking, finders=work.finders, own=work.proposals, filling=work.filling)
+            dialect=FormDialect(
+                *asking,
+                finders=work.finders,
+                own=work.proposals,
+                filling=work.filling,
+                composer=work.composer,
+            )
             if step.form
             else LineDialect(*asking),
             hints=hints,
@@ -410,6 +441,7 @@ def engine_step(
             handled=work.inner is not None,
             prose=prose_of(step),
             text_contract=work.text_problems,
+            bank=work.bank,
             rounds=0,  # route, words and calls are one decision, judged before anything of it is done
         ),
     )

@@ -143,7 +143,8 @@ class TestAnApprovedDraft:
         at = desk(lambda request: drafting(request), review="person")
         shutil.copytree(shipped(), tmp_path / "instructions")
         at("run", "warranty", "--once")
-        (run,) = at.waiting()
+        assert len(at.waiting()) == 1
+        (run,) = at.runs()
         return at, run
 
     def test_its_new_sentences_are_offered_with_slots(self, reviewed):
@@ -193,7 +194,8 @@ class TestAnApprovedDraft:
     def test_files_of_the_application_are_not_changed(self, desk):  # noqa: F811
         at = desk(lambda request: drafting(request), review="person")
         at("run", "warranty", "--once")
-        (run,) = at.waiting()
+        assert len(at.waiting()) == 1
+        (run,) = at.runs()
         at("review", "approve", run)
         at("review", "sentences", run, "--add", "1", code=2)
         assert "until you have our quote" not in (shipped() / f"sentences/{STEP}.en.yaml").read_text()

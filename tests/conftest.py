@@ -27,14 +27,15 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without `DETENT_TEST_ALL`, leave the exhaustive cases out."""
-    left = [item for item in items if item.get_closest_marker("exhaustive")]
-    if examples.ALL or not left:
+    if examples.ALL:
         return
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
-    config.stash[LEFT] = len(left)
+    left = [item for item in items if item.get_closest_marker("exhaustive")]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
+    config.stash[LEFT] = len(left) + examples.left_out
     if hasattr(config, "workeroutput"):
-        config.workeroutput["exhaustive"] = len(left)
+        config.workeroutput["exhaustive"] = config.stash[LEFT]
 
 
 @pytest.hookimpl(optionalhook=True)

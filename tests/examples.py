@@ -16,6 +16,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ALL = bool(os.environ.get("DETENT_TEST_ALL"))
+left_out = 0
+"""Exhaustive cases that were not even made, because collecting them takes time too."""
 TIMES = float(os.environ.get("DETENT_TEST_EXAMPLES", "1"))
 USUAL = 100
 """Examples of a property that asks for no number."""
@@ -51,15 +53,24 @@ def covering(
         covered = set(missing[best])
         for row in candidates:
             missing[row] -= covered
-    return [pytest.param(*row, marks=() if row in sample else pytest.mark.exhaustive) for row in matrix]
+    return _parameters((row, row in sample) for row in matrix)
 
 
 def one_in(stride: int, cases: Iterable[Any]) -> list[Any]:
     """The cases as parameters: every so-many-th in the sample, the others marked `exhaustive`."""
-    return [
-        pytest.param(case, marks=pytest.mark.exhaustive if number % stride else ())
-        for number, case in enumerate(cases)
-    ]
+    return _parameters(((case,), not number % stride) for number, case in enumerate(cases))
+
+
+def _parameters(rows: Iterable[tuple[tuple[Any, ...], bool]]) -> list[Any]:
+    """Rows as parameters, each with whether it is in the sample; the others only where all are tried."""
+    global left_out
+    parameters = []
+    for row, sampled in rows:
+        if sampled or ALL:
+            parameters.append(pytest.param(*row, marks=() if sampled else pytest.mark.exhaustive))
+        else:
+            left_out += 1
+    return parameters
 
 
 # How long an example takes says how busy the machine is, not whether the property holds.

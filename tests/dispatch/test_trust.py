@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
-from functools import cache
 from collections.abc import Iterable
+from functools import cache
 
 import pytest
 from hypothesis import given, settings

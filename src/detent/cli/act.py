@@ -56,6 +56,8 @@ async def release(
     """
     from detent.cli.resume import see_through
     from detent.cli.values import read_answer
+    from detent.insight.effect_text import REVIEW
+    from detent.kernel.errors import RunStateError
     from detent.kernel.hold_token import HoldToken
 
     workspace = options.workspace()
@@ -65,7 +67,12 @@ async def release(
     async def act(engine: Engine, run_id: str) -> None:
         value = None if answer is None else read_answer(answer)
         token = HoldToken.read(hold) if hold else None
-        held = (await engine.get(run_id)).holds.get(token.name) if token is not None else None
+        holds = (await engine.get(run_id)).holds
+        held = holds.get(token.name) if token is not None else None
+        meant = list(holds.values()) if held is None else [held]
+        if meant and all(each.why == REVIEW for each in meant):
+            show = workspace.command("review", "show", run_id)
+            raise RunStateError(f"Run {run_id} waits until a person has read its draft: {show}")
         if held is not None and answer in held.choices:  # a choice that looks like JSON is still the choice
             value = answer
         async with _explained(workspace, engine, run_id):
@@ -121,7 +128,7 @@ async def _ask_person(workspace: Workspace, run_prefix: str, *, doubt: bool) -> 
     from detent.cli.output import clean, say
     from detent.cli.run_status import effect_lines
     from detent.engine.journal_reader import load
-    from detent.insight.effect_text import is_confirmation
+    from detent.insight.effect_text import REVIEW, is_confirmation
 
     if not sys.stdin.isatty():
         return None
@@ -130,7 +137,7 @@ async def _ask_person(workspace: Workspace, run_prefix: str, *, doubt: bool) -> 
     open_holds = [
         hold
         for name, hold in run.holds.items()
-        if hold.why != "children" and name.startswith("effect:") == doubt
+        if hold.why not in ("children", REVIEW) and name.startswith("effect:") == doubt
     ]
     if len(open_holds) != 1:
         return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from detent.cli.live import LiveLines
 from detent.cli.output import STATUS_COLOURS, clean, cut, is_terminal, paint, printable, say, status, width
 from detent.insight.agent_text import fallback_words, performer_words
-from detent.insight.effect_text import answer_text, skipped_text
+from detent.insight.effect_text import REVIEW, answer_text, skipped_text
 from detent.insight.formatting import span
 from detent.kernel.entries import AT_END_FAILED, CONFIRM, AttemptFailed, Held
 
@@ -123,6 +123,8 @@ def step_line(entry: Entry, widest: int = 12) -> str | None:
         return _line("", "·", "", 0, "", f"{body.by} called it off; its step is settled first", widest)
     if kind == "released" and body.name.startswith("effect:"):
         return _line("", "·", "", 0, "", f"{body.by} settled the effect: {body.answer}", widest)
+    if kind == "released" and body.name.startswith(f"{REVIEW}:"):
+        return _line("", "·", "", 0, "", f"{body.by} has decided on the draft", widest)
     if kind == "released" and body.name != "children":
         name = "" if body.name.startswith(f"{CONFIRM}:") else f" '{body.name}'"
         message = f"{body.by} answered{name}" + (

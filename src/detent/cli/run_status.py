@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from detent.cli.output import clean, iso, local, say, status, warn
-from detent.insight.effect_text import is_confirmation
+from detent.insight.effect_text import REVIEW, is_confirmation
 from detent.insight.formatting import count, money, span
 from detent.kernel.control_characters import shown
 from detent.kernel.plain import encode
@@ -61,6 +61,8 @@ def next_commands(workspace: Workspace, run: Run, *, reopen: bool = True) -> lis
             commands += [workspace.command("show", child) for child in hold.about.get("runs", [])[:5]]
         elif hold.why in ("timer", "breaker") and hold.wake_at is not None:
             commands.append(workspace.command("resume", run.id) + f"   (from {local(hold.wake_at)} on)")
+        elif hold.why == REVIEW:
+            commands.append(workspace.command("review", "show", run.id))
         elif is_confirmation(hold):
             yes = workspace.command("release", run.id, "yes", "--hold", run.token(name))
             commands.append(f"{yes}   (or: {_other_answers(hold)})")

@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Any
 from detent.dispatch.agent_side import agent_side
 from detent.dispatch.sentence_marks import claims_of
 from detent.engine.outcome import Effect, Receipt, Text
+from detent.insight.effect_text import REVIEW
 from detent.kernel.plain import digest
 
 if TYPE_CHECKING:
     from detent.dispatch.gate import Side
     from detent.engine.step import Step
-
-REVIEW = "review"
-"""Reason of the holds in which drafts wait, and the beginning of their names."""
 
 
 class DraftVerdict(str, Enum):
@@ -165,20 +163,30 @@ class Review:
     """How long the draft was on the screen."""
 
     @classmethod
-    def of(cls, draft: Draft, answer: Any) -> Review:
-        """The decision that an answer to the hold states; what states none leaves the draft unjudged."""
+    def of(cls, draft: Draft, answer: Any, agents: Mapping[str, str] | None = None) -> Review:
+        """The decision that an answer to the hold states; what states none leaves the draft unjudged.
+
+        `agents` is the agent's own text where the draft is a person's edit of it.
+        """
+        agents = draft.written if agents is None else agents
         said = answer if isinstance(answer, Mapping) else {"verdict": answer}
         kind, texts = said.get("verdict"), said.get("texts")
         seconds = said.get("seconds") if isinstance(said.get("seconds"), int | float) else None
         if kind == "approve":
-            return cls(DraftVerdict.APPROVED, draft.written, None, seconds)
+            return cls(_changed(agents, draft.written), draft.written, None, seconds)
         if kind == "handler" and draft.own:
             because = said.get("because")
             known = because in [fault.value for fault in DraftFault]
             return cls(DraftVerdict.HANDLER, draft.own, DraftFault(because) if known else None, seconds)
         if kind == "edit" and isinstance(texts, Mapping) and set(texts) <= set(draft.written):
             edited = {**draft.written, **{place: str(text) for place, text in texts.items()}}
-            before, after = (claims_of("\n".join(side.values())) for side in (draft.written, edited))
-            verdict = DraftVerdict.WORDING if before == after else DraftVerdict.EDITED
-            return cls(DraftVerdict.APPROVED if edited == draft.written else verdict, edited, None, seconds)
+            return cls(_changed(agents, edited), edited, None, seconds)
         return cls(DraftVerdict.UNJUDGED, draft.own)
+
+
+def _changed(agents: Mapping[str, str], used: Mapping[str, str]) -> DraftVerdict:
+    """What a person has changed in an agent's text."""
+    if dict(agents) == dict(used):
+        return DraftVerdict.APPROVED
+    before, after = (claims_of("\n".join(side.values())) for side in (agents, used))
+    return DraftVerdict.WORDING if before == after else DraftVerdict.EDITED

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from detent.dispatch.draft import REVIEW, Draft
+from detent.dispatch.draft import Draft
 from detent.dispatch.draft_planting import ReadPlant, change_plants, draft_id, read_plant
 from detent.dispatch.draft_plants import PLANTS, DraftPlants, Missed, PlantedDraft
 from detent.dispatch.watch import draw_key
 from detent.engine.journal_reader import load
 from detent.engine.ports import RunQuery
+from detent.insight.effect_text import REVIEW
 from detent.kernel.errors import ConfigurationError, RunStateError
 from detent.kernel.plain import decode
 from detent.kernel.status import Status

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.agent_side import agent_side
-from detent.dispatch.draft import REVIEW, Draft, DraftVerdict, Review, with_texts
+from detent.dispatch.draft import Draft, DraftVerdict, Review, with_texts
 from detent.engine.calls import call
 from detent.engine.outcome import Hold
 from detent.engine.trial_context import TrialContext
+from detent.insight.effect_text import REVIEW
 from detent.kernel.plain import decode, encode, to_plain
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ class DraftReview:
             if isinstance(answer, Mapping) and "$blob" in answer:
                 raw = await ctx.kept(answer)
                 answer = None if raw is None else decode(raw)
-            review, self.by = Review.of(self.shown, answer), ctx.answer_by(self.shown.hold)
+            review = Review.of(self.shown, answer, self.draft.written)
+            self.by = ctx.answer_by(self.shown.hold)
             contract = agent_side(step).text_contract
             edited = with_texts(step, side, review.texts).outcome
             problems = () if contract is None else await call(contract, None, TrialContext(ctx), edited)

@@ -37,6 +37,11 @@ def is_confirmation(held: Held) -> bool:
     return held.why == CONFIRM and "tool" in held.about
 
 
+REVIEW = "review"
+"""Reason of the holds in which an agent's text for people waits for a person, and the beginning of their
+names."""
+
+
 def answer_text(answer: Any, limit: int = 100) -> str:
     """A person's answer on one line: `yes`, `no: not today`, `edit: {"to":"ann"}`, or the value itself."""
     if isinstance(answer, Mapping) and len(answer) == 1:

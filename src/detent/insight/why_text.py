@@ -7,7 +7,7 @@ from typing import Any
 
 from detent.insight.agent_text import fallback_words, level_words, verdict_words
 from detent.insight.decisions import Alternative, Decision, Performed
-from detent.insight.effect_text import answer_text, call_text, calls_of
+from detent.insight.effect_text import REVIEW, answer_text, call_text, calls_of
 from detent.insight.formatting import cost, count, short, span, value
 from detent.kernel.entries import CONFIRM
 
@@ -159,7 +159,28 @@ def _gate(decision: Decision) -> str:
     }  # fmt: skip
     detail = decision.detail or {}
     level, check = level_words(detail), detail.get("check")
+    if decision.by == "agent" and (read := _draft_words(detail.get("draft") or {})):
+        return f"{level}: {read}"
     return f"{level}: {checks[check]}" if decision.by == "agent" and level and check in checks else ""
+
+
+_DRAFTS = {
+    "approved": "draft approved", "edited": "draft used with other claims", "wording": "draft reworded",
+    "handler": "the handler's text used in place of the draft",
+    "unjudged": "the handler's text used, for nobody has read the draft",
+}  # fmt: skip
+
+
+def _draft_words(draft: Mapping[str, Any]) -> str:
+    """What became of an agent's text for people, who decided and how long they looked at it."""
+    words = _DRAFTS.get(str(draft.get("verdict")), "")
+    if words and draft.get("by"):
+        words += f" by {draft['by']}"
+    if words and draft.get("because"):
+        words += f" ({draft['because']})"
+    if words and draft.get("seconds") is not None:
+        words += f", {span(draft['seconds'])} on the screen"
+    return words
 
 
 def _headline(decision: Decision) -> str:
@@ -186,7 +207,8 @@ def _maker(decision: Decision) -> str:
     if decision.kind == "hold":
         if not decision.answered:
             return "nobody yet"
-        answer = f": {answer_text(decision.answer)}" if decision.answer is not None else ""
+        told = decision.answer is not None and decision.reason != f"waits for {REVIEW}"
+        answer = f": {answer_text(decision.answer)}" if told else ""
         return f"{decision.by}{answer}, after {span(decision.duration)}"
     gate = _gate(decision)
     parts = [f"{decision.by} ({gate})" if gate else decision.by]

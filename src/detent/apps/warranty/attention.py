@@ -11,6 +11,7 @@ from detent.apps.warranty.intake_records import Record, Records
 from detent.apps.warranty.settings import WarrantySettings
 from detent.engine.journal_reader import load
 from detent.engine.ports import RunRow, Store
+from detent.insight.effect_text import REVIEW
 from detent.kernel.entries import Started
 from detent.kernel.errors import RunNotFound
 from detent.kernel.placeholders import uses_receipt
@@ -131,7 +132,9 @@ def _matter(record: Record, row: RunRow, run: Run | None, settings: WarrantySett
         verb = "resolve" if hold.name.startswith("effect:") else "release"
         answer = hold.choices[0] if hold.choices else "ANSWER"
         command = (verb, row.id, answer, "--hold", run.token(hold.name))
-        if verb == "resolve" and uses_receipt(run.proposal, hold.about["effect"]):
+        if hold.why == REVIEW:
+            reason, command = "a draft waits for a person", ("review", "show", row.id)
+        elif verb == "resolve" and uses_receipt(run.proposal, hold.about["effect"]):
             command += ("--receipt", "null")  # no step of a mailbox needs more than that it was sent
     return Matter(
         record.mail_key, now.status.value, reason, now.updated_at, row.id, record.runs, again_at, command

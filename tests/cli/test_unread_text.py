@@ -1,4 +1,4 @@
-"""Text for people that an agent writes into a tool's arguments: nobody declared it on the step, the tool did."""
+"""Text for people in a tool's arguments, where the tool declares it and the step does not."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.cli.acting import serving
 PROMISE = "Consider the bill settled, we take care of the rest."
 """A claim in plain words: nothing in it has a form that could be refused."""
 OWN = "Your order has left our house."
+DONE = {"answer": "NEXT_STEP: DONE"}
 
 CONFIG = """
 plugins: [%s]
@@ -136,7 +137,7 @@ class TestInAPythonFlow:
         ran = self.run(folder, detent, "proposed", ", autonomy: consultant", letter)
         assert "handler, not the agent: " in ran.out
         assert "differs from the handler" not in ran.out
-        assert "nobody has read" in detent("why", "r1").out
+        assert "prose unreviewed" in detent("why", "r1").out
 
     @pytest.mark.parametrize("flow", FLOWS)
     def test_free_prose_goes_out(self, folder, detent, lines, flow):
@@ -201,7 +202,7 @@ Tell the reader that the book is overdue.
         options = f", autonomy: {level}" if level else ""
         arguments = {"to": "ada@reader.example", "subject": "Your book", "body": "Your book is overdue."}
         letter = calls("send_email", **{**arguments, place: PROMISE})
-        ran, mails = self.run(folder, detent, options, self.EFFECT, letter, "NEXT_STEP: DONE")
+        ran, mails = self.run(folder, detent, options, self.EFFECT, letter, DONE)
         assert ran.code == 0, ran
         assert "Consider the bill" not in mails
         assert mails.count("Your book is overdue.") == 1
@@ -209,15 +210,15 @@ Tell the reader that the book is overdue.
     def test_without_a_handler_it_waits_for_a_person(self, folder, detent):
         letter = calls("send_email", to="ada@reader.example", subject="Your book", body=PROMISE)
         ran, mails = self.run(
-            folder, detent, ", autonomy: consultant", "mode: agent\n", letter, "NEXT_STEP: DONE"
+            folder, detent, ", autonomy: consultant", "mode: agent\n", letter, DONE
         )
-        assert (ran.code, mails) == (0, ""), ran
+        assert (ran.code, mails) == (0, ""), detent("why", "r1").out
         assert "tell" in detent("review", "list").out
 
     def test_a_step_that_says_it_writes_none_is_believed(self, folder, detent):
         letter = calls("send_email", to="ada@reader.example", subject="Your book", body=PROMISE)
         front = self.EFFECT + "prose: []\n"
-        ran, mails = self.run(folder, detent, ", autonomy: consultant", front, letter, "NEXT_STEP: DONE")
+        ran, mails = self.run(folder, detent, ", autonomy: consultant", front, letter, DONE)
         assert ran.code == 0
         assert "Consider the bill" in mails
 

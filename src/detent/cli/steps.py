@@ -217,7 +217,6 @@ class StepBook:
     @staticmethod
     def _text(named: _Named, plan: Plan, level: AutonomyLevel | None) -> str | None:
         """What becomes of the agent's text for people: None, `reviewed` or `free prose`."""
-        from detent.dispatch.agent_side import agent_side
 
         if not (plan.agent and plan.prose):
             return None

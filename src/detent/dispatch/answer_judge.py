@@ -80,10 +80,10 @@ class AnswerJudge:
         execution = self.execution
         trusted = execution.level in (AutonomyLevel.CONSULTANT, AutonomyLevel.APPROVER)
         trusted = trusted and not agent_side(self.step).validated
-        code = execution.own_code
+        code, compared = execution.own_code, trusted or self.step.validator is None
         return Judges(
             self.round if durable else gate.no_judge, self.round_over, self.check_proposal, trusted,
-            lambda: (trusted and not self._reads) or ((trusted or self.step.validator is None) and code.ready),
+            lambda: (trusted and not self._reads) or (compared and code.ready),
             self.prepare,
             lambda key, effect: QUESTION if effect in self._to_read else code.question(key, effect),
         )  # fmt: skip

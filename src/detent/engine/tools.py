@@ -140,7 +140,7 @@ class Tool:
     takes the same arguments, and gives None where nobody need be asked. It cannot be proposed: a step
     performs it (`ctx.perform`) and sees what the person has decided."""
     prose: tuple[str, ...] = ()
-    """Effects: the arguments that are text for people. Every step that may propose it has them among its prose,
+    """Effects: the arguments that are text for people. Every step that may propose it has them as prose,
     unless the step declares its own."""
     for_agents: bool = True
     """Queries: False hides it from agents and refuses their calls, because it may have side effects."""

@@ -209,9 +209,7 @@ Tell the reader that the book is overdue.
 
     def test_without_a_handler_it_waits_for_a_person(self, folder, detent):
         letter = calls("send_email", to="ada@reader.example", subject="Your book", body=PROMISE)
-        ran, mails = self.run(
-            folder, detent, ", autonomy: consultant", "mode: agent\n", letter, DONE
-        )
+        ran, mails = self.run(folder, detent, ", autonomy: consultant", "mode: agent\n", letter, DONE)
         assert (ran.code, mails) == (0, ""), detent("why", "r1").out
         assert "tell" in detent("review", "list").out
 

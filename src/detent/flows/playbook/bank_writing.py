@@ -6,7 +6,6 @@ sentence is never approved for more than the person has seen.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import unicodedata
@@ -133,7 +132,12 @@ class StepBank:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keep others from adding to the banks of a folder meanwhile."""
+    """Keep others from adding to the banks of a folder meanwhile, on systems that can lock it."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -217,9 +217,8 @@ class StepBook:
     @staticmethod
     def _text(named: _Named, plan: Plan, level: AutonomyLevel | None) -> str | None:
         """What becomes of the agent's text for people: None, `reviewed` or `free prose`."""
-        from detent.dispatch.agent_side import agent_side
 
-        if not (plan.agent and agent_side(named.step).prose):
+        if not (plan.agent and plan.prose):
             return None
         if plan.config.prose is not None and level is not None and level.above is None:
             return "free prose"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from detent.dispatch.autonomy import AgentRole, AutonomyLevel
 from detent.dispatch.config import StepConfig
-from detent.kernel.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from detent.dispatch.sentence_bank import SentenceBank
@@ -70,10 +69,11 @@ class AgentSide:
     """Effects that agents are offered; None: those the step declares."""
     queries: tuple[str, ...] | None = None
     """Queries that agents are offered; None: those the step declares."""
-    prose: tuple[str, ...] = ()
+    prose: tuple[str, ...] | None = None
     """Where the step writes text for people: an argument of an effect (`send_email.body`) or a pointer to a
     field of the output (`/summary`). No comparison and no validator judges it: a person reads it, or the
-    handler's text is used."""
+    handler's text is used. None: the arguments that its effects declare as prose. With (), code writes the
+    text, from whatever facts an agent gives."""
     answers: Callable[[Any], str] | None = None
     """The message that the step's prose answers, for the person who reviews it: takes the step's context."""
     text_contract: Callable[[Any, Outcome], Any] | None = None
@@ -84,14 +84,6 @@ class AgentSide:
     offers: Mapping[str, Tool] = field(default_factory=dict)
     """Tools with another description or a narrower schema than the flow's, as agents see them. The flow's own
     tools are performed."""
-
-    def __post_init__(self) -> None:
-        of_effects = [place for place in self.prose if not place.startswith("/")]
-        if of_effects and self.rounds != 0:
-            raise ConfigurationError(
-                f"'{of_effects[0]}' is text for people: nobody could read it before it is sent, unless the "
-                f"step's effects are carried out with its answer (rounds=0)."
-            )
 
 
 _USUAL = AgentSide()

@@ -18,6 +18,8 @@ from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.dispatch.gate import HandlerFailed, Judgement, Rejected, Side
 from detent.dispatch.matching import normal
 from detent.dispatch.proposal import Proposal
+from detent.dispatch.text_policy import is_free
+from detent.dispatch.unread_text import QUESTION, InOwnWords, UnreadText, in_own_words
 from detent.engine import logger, moves
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.performer import concluded
@@ -63,19 +65,27 @@ class AnswerJudge:
         self.step = execution.plan.step
         self.ctx = execution.ctx
         self._rehearse = Rehearsals(execution.plan.flow, execution.ctx)
+        self._to_read: tuple[Effect, ...] = ()
+        """Effects of the current round with text that a person reads before they are performed."""
         self.of_round: Judgement | None = None
         """The judgement of the current round, until it is logged."""
+
+    @property
+    def _reads(self) -> bool:
+        """Whether text for people in the agent's effects is held against the handler's."""
+        return bool(self.plan.prose) and not is_free(self.plan, self.execution.level)
 
     def judges(self, durable: bool) -> Judges:
         """The judges of a visit; in a trial, which is not durable, effects are not judged."""
         execution = self.execution
         trusted = execution.level in (AutonomyLevel.CONSULTANT, AutonomyLevel.APPROVER)
         trusted = trusted and not agent_side(self.step).validated
+        code, compared = execution.own_code, trusted or self.step.validator is None
         return Judges(
             self.round if durable else gate.no_judge, self.round_over, self.check_proposal, trusted,
-            lambda: trusted or (self.step.validator is None and execution.own_code.ready),
+            lambda: (trusted and not self._reads) or (compared and code.ready),
             self.prepare,
-            execution.own_code.question,
+            lambda key, effect: QUESTION if effect in self._to_read else code.question(key, effect),
         )  # fmt: skip
 
     async def prepare(self) -> None:
@@ -83,18 +93,29 @@ class AnswerJudge:
         before each judgement.
         """
         compared = self.execution.level is AutonomyLevel.COLLABORATOR and self.step.validator is None
-        if compared and agent_side(self.step).dialect is None:
+        if (compared or self._reads) and agent_side(self.step).dialect is None:
             await self.execution.driver.log.flush()
             await self.execution.own_code.prepare()
 
     async def round(self, effects: Sequence[Effect], number: int) -> int:
         """Judge effects that the agent asks for; gives how many may be performed before asking again."""
         assert self.execution.visit is not None
-        judgement, compared = await self.effects(self.execution.visit.acts, effects, number)
+        acts: Sequence[Act] = self.execution.visit.acts
+        words = await self._in_own_words(acts, effects)
+        judgement, compared = await self.effects(words.acts, words.effects, number)
         if not judgement.accepted:
             raise Rejected(judgement)
+        if words.unread and not self.plan.reviewed:
+            raise UnreadText(words.written, words.own)
+        self._to_read = words.unread
         self.of_round = judgement
         return compared
+
+    async def _in_own_words(self, acts: Sequence[Act], effects: Sequence[Effect]) -> InOwnWords:
+        """The agent's effects as they are judged: no comparison judges text for people."""
+        if not self._reads:
+            return InOwnWords(tuple(acts), tuple(effects), (), {}, {})
+        return await in_own_words(self.plan, self.execution.own_code, acts, effects)
 
     async def effects(
         self, acts: Sequence[Act], effects: Sequence[Effect], number: int
@@ -121,11 +142,14 @@ class AnswerJudge:
 
     async def answer(self, proposal: Proposal, side: Side) -> Judgement:
         """The gate's judgement on a proposal that kept the hard contract; `check_proposal` comes first."""
+        acts = (await self._in_own_words(proposal.acts, ())).acts
+        performed = [normal(self.ctx, act.effect) or act.effect for act in acts if act.happened]
+        side = replace(side, effects=(*performed, *side.effects[len(performed) :]))
         try:
             return await gate.judge(
                 self.execution.level, self.step, self.plan.contract, self.execution.inputs,
                 proposal._replace(rehearse=self._rehearse), side,
-                lambda: self.execution.own_code.side_after(proposal.acts),
+                lambda: self.execution.own_code.side_after(acts),
             )  # fmt: skip
         except (CannotCheck, TrialPaused):
             return Judgement(False, Check.COMPARE, (Discrepancy("", "value"),))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from detent.dispatch.agent_side import agent_side
 from detent.dispatch.sentence_marks import claims_of
 from detent.engine.outcome import Effect, Receipt, Text
 from detent.insight.effect_text import REVIEW
@@ -19,6 +18,7 @@ from detent.kernel.plain import digest
 
 if TYPE_CHECKING:
     from detent.dispatch.gate import Side
+    from detent.dispatch.plan import Plan
     from detent.engine.step import Step
 
 
@@ -46,12 +46,12 @@ class DraftFault(str, Enum):
     OTHER = "other"
 
 
-def texts_of(step: Step, side: Side) -> dict[str, str]:
-    """The text of a side at each place that the step declares as prose; further ones of a place numbered."""
+def texts_of(plan: Plan, side: Side) -> dict[str, str]:
+    """The text of a side at each place that is prose; further ones of a place numbered."""
     texts: dict[str, str] = {}
-    for place in agent_side(step).prose:
+    for place in plan.prose:
         if place.startswith("/"):
-            values = [_fields(step, side).get(place[1:])]
+            values = [_fields(plan.step, side).get(place[1:])]
         else:
             tool, _, argument = place.rpartition(".")
             values = [effect.args.get(argument) for effect in side.effects if effect.tool == tool]
@@ -61,15 +61,16 @@ def texts_of(step: Step, side: Side) -> dict[str, str]:
     return texts
 
 
-def with_texts(step: Step, side: Side, texts: Mapping[str, str]) -> Side:
+def with_texts(plan: Plan, side: Side, texts: Mapping[str, str]) -> Side:
     """A side with other text at its places of prose; receipts follow the effects that change by it."""
+    step = plan.step
     effects: list[Effect] = []
     renamed: dict[str, str] = {}
     seen: dict[str, int] = {}
     for effect in side.effects:
         number = seen[effect.tool] = seen.get(effect.tool, 0) + 1
         args = dict(effect.args)
-        for place in agent_side(step).prose:
+        for place in plan.prose:
             tool, _, argument = place.rpartition(".")
             key = place if number == 1 else f"{place}#{number}"
             if not place.startswith("/") and tool == effect.tool and key in texts:

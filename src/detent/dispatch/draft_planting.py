@@ -114,7 +114,7 @@ class DraftPlanting:
         """Whether the hard contract refuses a text."""
         step = self.plan.step
         contract = agent_side(step).text_contract
-        outcome = with_texts(step, side, texts).outcome
+        outcome = with_texts(self.plan, side, texts).outcome
         return contract is not None and bool(await call(contract, None, TrialContext(self.ctx), outcome))
 
     async def _change(self, change: Callable[[DraftPlants], DraftPlants]) -> None:

@@ -63,7 +63,7 @@ class DraftReview:
             review = Review.of(self.shown, answer, self.draft.written)
             self.by = ctx.answer_by(self.shown.hold)
             contract = agent_side(step).text_contract
-            edited = with_texts(step, side, review.texts).outcome
+            edited = with_texts(self.plan, side, review.texts).outcome
             problems = () if contract is None else await call(contract, None, TrialContext(ctx), edited)
             problems = tuple(str(problem) for problem in problems)
             if not problems or review.verdict in (DraftVerdict.HANDLER, DraftVerdict.UNJUDGED):

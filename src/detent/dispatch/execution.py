@@ -8,7 +8,7 @@ is what it would do too; otherwise the step fails, or a person decides.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.after_effects import AfterEffects
@@ -26,15 +26,17 @@ from detent.dispatch.fallback import Fallback
 from detent.dispatch.gate import HandlerFailed, Judgement, Rejected, Side
 from detent.dispatch.own_code import OwnCode, failed_before
 from detent.dispatch.plan import Plan, check_price, facts_of, no_agent_side
+from detent.dispatch.proposal import Proposal
 from detent.dispatch.result import DispatchResult, milliseconds
 from detent.dispatch.text_policy import is_composed, is_free
 from detent.dispatch.unperformed import Unperformed
+from detent.dispatch.unread_text import UnreadText
 from detent.dispatch.visit_level import Lowered, lowered
 from detent.dispatch.visit_trust import VisitTrust
 from detent.engine import logger, moves
 from detent.engine.acts import Act
 from detent.engine.context import StepContext
-from detent.engine.outcome import Hold, Outcome
+from detent.engine.outcome import Effect, Hold, Outcome
 from detent.engine.patterns import PatternTimeout
 from detent.engine.performer import called, called_through_ledger, concluded
 from detent.engine.step import WAITS
@@ -307,6 +309,13 @@ class Execution:
             asked, judgement = self.visit.asked, rejected.judgement
             self.visit.completed()
             return await self._answered(asked, judgement)
+        except UnreadText as unread:
+            assert self.visit is not None
+            self.judge.of_round = None
+            asked = self.visit.asked
+            self.visit.completed()
+            review = DraftReview.of(self.plan, self.ctx, unread.written, unread.own, self.inputs)
+            return await self._unread(asked, review)
         except HandlerFailed as failed:
             raise failed.error from None
         if asked.failure is not None:
@@ -314,7 +323,7 @@ class Execution:
         assert asked.proposal is not None
         assert self.agent_side is not None
         self.judge.of_round = None
-        written = texts_of(self.step, self.agent_side)
+        written = texts_of(self.plan, self._to_come(asked.proposal))
         if written and asked.proposal.composed is None and not is_free(self.plan, self.level):
             return await self._drafted(asked, written)
         return await self._answered(asked, await self.judge.answer(asked.proposal, self.agent_side))
@@ -326,20 +335,27 @@ class Execution:
         assert asked.proposal is not None
         assert self.agent_side is not None
         await self.driver.log.flush()
-        side = self.agent_side
-        reviewed = self.plan.reviewed
+        side, reviewed = self._to_come(asked.proposal), self.plan.reviewed
+        acted = self.agent_side.effects[: len(self.agent_side.effects) - len(side.effects)]
         try:
-            own = texts_of(self.step, await self.own_code.side_after(asked.proposal.acts))
+            handler = await self.own_code.side_after(asked.proposal.acts)
+            if acted:
+                rest = tuple(Effect.of(effect) for effect in handler.outcome.effects)
+                handler = replace(handler, effects=rest)
+            own = texts_of(self.plan, handler)
         except (CannotCheck, TrialPaused):
             own = {}
+        written = {place: text for place, text in written.items() if own.get(place) != text}
         own = {place: text for place, text in own.items() if place in written}
-        if own == written:
-            return await self._answered(asked, await self.judge.answer(asked.proposal, side))
+        if not written:
+            return await self._answered(asked, await self.judge.answer(asked.proposal, self.agent_side))
         review = DraftReview.of(self.plan, self.ctx, written, own, self.inputs)
         trusted = self.level in (AutonomyLevel.CONSULTANT, AutonomyLevel.APPROVER)
         if not reviewed and (trusted or own.keys() != written.keys()):
             return await self._unread(asked, review)
-        judgement = await self.judge.answer(asked.proposal, with_texts(self.step, side, own))
+        in_own_words = with_texts(self.plan, side, own)
+        in_own_words = replace(in_own_words, effects=(*acted, *in_own_words.effects))
+        judgement = await self.judge.answer(asked.proposal, in_own_words)
         if not judgement.accepted:
             return await self._answered(asked, judgement)
         decision = await review.decision(side) if reviewed else Review(DraftVerdict.UNJUDGED, own)
@@ -352,8 +368,16 @@ class Execution:
             return self._waiting(review.hold(self.driver.clock.now()))
         if decision.texts.keys() != written.keys():  # nobody has read it, and the handler writes no such text
             return await self._unread(asked, review)
-        self.agent_side, self._draft = with_texts(self.step, side, decision.texts), review.record(decision)
+        decided = with_texts(self.plan, side, decision.texts)
+        self.agent_side = replace(decided, effects=(*acted, *decided.effects))
+        self._draft = review.record(decision)
         return await self._answered(asked, judgement)
+
+    def _to_come(self, proposal: Proposal) -> Side:
+        """The agent's side without the effects that are performed already."""
+        assert self.agent_side is not None
+        performed = sum(act.happened for act in proposal.acts)
+        return replace(self.agent_side, effects=self.agent_side.effects[performed:])
 
     def _waiting(self, hold: Hold) -> Answer:
         """The answer that waits for a person."""

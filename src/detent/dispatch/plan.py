@@ -158,8 +158,18 @@ class Plan:
     @property
     def reviewed(self) -> bool:
         """A person reads what an agent writes for people in this step."""
-        side = agent_side(self.step)
-        return bool(side.prose) and (self.resolved.config.review is not None or not side.handled)
+        nobody_else = self.alone or not agent_side(self.step).handled
+        return bool(self.prose) and (self.resolved.config.review is not None or nobody_else)
+
+    @cached_property
+    def prose(self) -> tuple[str, ...]:
+        """Where text for people is written: as the step declares, or else as its effects do."""
+        side, tools = agent_side(self.step), self.flow.tools
+        if side.prose is not None:
+            return side.prose
+        own = [tool.name for tool in tools] if self.step.effects is None else self.step.effects
+        names = dict.fromkeys([*own, *(side.effects or ())])
+        return tuple(f"{name}.{place}" for name in names if name in tools for place in tools[name].prose)
 
     @property
     def step_type(self) -> str:

@@ -289,11 +289,11 @@ class _Trial:
             return "harmless"
         elif self._strict(side) in self._real:
             return "dropped"
-        texts = texts_of(plan.step, side)
-        own = {} if self._handler is None else texts_of(plan.step, self._handler)
+        texts = texts_of(plan, side)
+        own = {} if self._handler is None else texts_of(plan, self._handler)
         if texts != own:  # a person reads it, or the handler's text is used: the rest is judged
-            side = with_texts(plan.step, side, own)
-            if texts.keys() != own.keys() or self._strict(side) in self._real:
+            side = with_texts(plan, side, own)
+            if not texts.keys() <= own.keys() or self._strict(side) in self._real:
                 return "prose"
         if effects and not with_answer:
             try:

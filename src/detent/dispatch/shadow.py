@@ -202,18 +202,18 @@ class Shadow:
         return self._compared(execution, handler, self.answer.side), NOTHING
 
     def _compared(self, execution: Execution, handler: gate.Side, agent: gate.Side) -> dict[str, Any]:
-        own, written = texts_of(execution.step, handler), texts_of(execution.step, agent)
+        own, written = texts_of(execution.plan, handler), texts_of(execution.plan, agent)
         unread = [place for place in own if written.get(place, own[place]) != own[place]]
         # No comparison judges text for people.
         texts = {place: own[place] for place in unread}
-        agent = with_texts(execution.step, agent, texts)
+        agent = with_texts(execution.plan, agent, texts)
         handler, agent = (execution.own_code.filled(side, self.acts) for side in (handler, agent))
         if self.acts:  # what the side that counted did, in however many rounds
             acted = [act.asked or act.effect for act in self.acts]
             done = tuple(normal(execution.ctx, effect) or effect for effect in acted)
             if self.answer.result.mode_used is StepMode.AGENT:
                 agent = replace(
-                    agent, effects=with_texts(execution.step, replace(agent, effects=done), texts).effects
+                    agent, effects=with_texts(execution.plan, replace(agent, effects=done), texts).effects
                 )
             else:
                 handler = replace(handler, effects=done)

@@ -139,6 +139,9 @@ class Tool:
     """Effects: the question that a person answers before it is performed, whoever asks for it. A function
     takes the same arguments, and gives None where nobody need be asked. It cannot be proposed: a step
     performs it (`ctx.perform`) and sees what the person has decided."""
+    prose: tuple[str, ...] = ()
+    """Effects: the arguments that are text for people. Every step that may propose it has them as prose,
+    unless the step declares its own."""
     for_agents: bool = True
     """Queries: False hides it from agents and refuses their calls, because it may have side effects."""
     in_front_of: Callable[..., Any] | None = None
@@ -154,6 +157,8 @@ class Tool:
             raise checks.refuse(
                 f"The timeout of tool '{self.name}'", self.timeout, "a number of seconds above 0"
             )
+        if isinstance(self.prose, str):
+            raise checks.refuse(f"`prose` of tool '{self.name}'", self.prose, "a list of arguments")
         if inspect.isgeneratorfunction(self.perform) or inspect.isasyncgenfunction(self.perform):
             raise ConfigurationError(f"Tool '{self.name}' is a generator: calling it would perform nothing.")
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from detent.cli.main import run as detent
+from detent.dispatch.agent_side import agent_side
 from detent.dispatch.evidence import ByLevel, EvidenceRules
+from detent.dispatch.sentence_bank import NewSentence
 from detent.flows.playbook.checks import check_playbook
 from detent.flows.playbook.flow import playbook_flow
 from detent.flows.playbook.playbook import read_playbook
@@ -279,3 +283,24 @@ class TestTheContractOfAnyPlaybook:
         files = {**FILES, STEP: FILES[STEP].replace("number: identifier", f"number: {kind}")}
         found = check_playbook(write(tmp_path / "plain", files), tools=("lookup", "send_email"))
         assert any(problem.code == "P22" and hint in str(problem) for problem in found)
+
+
+def test_sentences_that_several_people_add_at_once_are_all_kept(tmp_path, world):
+    flow = playbook_flow(folder(tmp_path), tools=world.tools())
+    bank = agent_side(flow.steps[STEP]).bank
+    assert bank is not None
+    texts = [
+        f"We have put {word} aside for you."
+        for word in ["cups", "plates", "pans", "forks", "knives", "bowls"]
+    ]
+    start = threading.Barrier(len(texts))
+
+    def add(text: str) -> str:
+        start.wait()
+        return bank.add(NewSentence(text), DATA, tmp_path, by="Ada", day="2026-03-10")[0]
+
+    with ThreadPoolExecutor(len(texts)) as people:
+        names = list(people.map(add, texts))
+    assert len(set(names)) == len(texts)
+    file = next(tmp_path.rglob(f"{STEP}.en.yaml")).read_text()
+    assert [text for text in texts if file.count(text) != 1] == []

@@ -34,6 +34,8 @@ def arguments(
     }
 
 
+PROSE = ("body", "subject")
+"""The arguments that are text for people."""
 _REPLIED = b"\r\nAuto-Submitted: auto-replied\r\n"
 _GENERATED = b"\r\nAuto-Submitted: auto-generated\r\n"
 
@@ -130,5 +132,5 @@ def send_email_tool(sender: EmailSender) -> Tool:
     """The effect `send_email`."""
     return Tool(
         "send_email", sender.send, "effect", probe=sender.probe, private=True, given=run_gives,
-        description="Send one mail to one address.", arguments=arguments(),
+        description="Send one mail to one address.", arguments=arguments(), prose=PROSE,
     )  # fmt: skip

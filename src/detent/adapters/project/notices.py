@@ -87,6 +87,6 @@ class Notices:
 def notice_tools(notices: Notices) -> list[Tool]:
     """The tools for notices."""
     return [
-        Tool("notify.send", notices.send, probe=notices.probe, wants_call=True,
+        Tool("notify.send", notices.send, probe=notices.probe, wants_call=True, prose=("message", "title"),
              description="Tell people something, once. The receipt says channel, delivered_at."),
     ]  # fmt: skip

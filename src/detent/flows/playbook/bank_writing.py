@@ -10,6 +10,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -84,13 +85,14 @@ class StepBank:
         if sentence.problem is not None:
             raise ConfigurationError(f"This sentence cannot be added: {sentence.problem}")
         file = BankFile(bank.step, bank.language, bank.path)
-        now, wrong = read_bank(file, bank.path.name)  # another person may have added to it
-        if now is None or any(problem.severity == "error" for problem in wrong):
-            raise ConfigurationError(f"{bank.path} cannot be read. Check it first: detent check")
-        self._check_group(now, sentence, group)
-        name = _free_id(sentence.text, {item.id for item in now.sentences})
-        block = _block(name, group or GROUP, self.state(data, now), sentence.text, by, day)
-        _append(file, block, len(now.sentences) + 1)
+        with _locked(bank.path.parent):
+            now, wrong = read_bank(file, bank.path.name)  # another person may have added to it
+            if now is None or any(problem.severity == "error" for problem in wrong):
+                raise ConfigurationError(f"{bank.path} cannot be read. Check it first: detent check")
+            self._check_group(now, sentence, group)
+            name = _free_id(sentence.text, {item.id for item in now.sentences})
+            block = _block(name, group or GROUP, self.state(data, now), sentence.text, by, day)
+            _append(file, block, len(now.sentences) + 1)
         return name, str(bank.path)
 
     def state(self, data: Mapping[str, Any], bank: Bank) -> dict[str, Any]:
@@ -126,6 +128,22 @@ class StepBank:
                     f"In group '{group}' it may stand for '{other.id}' and does not name "
                     f"{', '.join(sorted(lacking))}."
                 )
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep others from adding to the banks of a folder meanwhile, on systems that can lock it."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)  # gives the lock back
 
 
 def _block(name: str, group: str, when: Mapping[str, Any], text: str, by: str, day: str) -> str:

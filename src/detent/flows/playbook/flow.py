@@ -266,11 +266,12 @@ class _Maker:
         """The hard contract of a step's text for people, if it writes any."""
         functions = [function.name for function in step.available_functions]
         # An agent may also call a function with a text that nobody declared to be one.
-        prose = prose_of(step) or [f"{name}.{BODY_ARGUMENT}" for name in functions if step.prose is None]
+        further = [f"{name}.{BODY_ARGUMENT}" for name in functions if step.prose is None]
+        prose = dict.fromkeys([*prose_of(step, self.names.tools), *further])
         if not prose:
             return None
         return TextContract(
-            step, prose, self.writer.values, self.playbook.templates.language, written=self.written,
+            step, tuple(prose), self.writer.values, self.playbook.templates.language, written=self.written,
             inner=self.playbook.steps, own=self.facts, rendered=self.rendered,
         )  # fmt: skip
 

@@ -439,7 +439,7 @@ def engine_step(
             effects=tuple(name for name in effects if name not in held),
             offers=offers,
             handled=work.inner is not None,
-            prose=prose_of(step),
+            prose=prose_of(step, work.tools),
             text_contract=work.text_problems,
             bank=work.bank,
             rounds=0,  # route, words and calls are one decision, judged before anything of it is done
@@ -447,12 +447,16 @@ def engine_step(
     )
 
 
-def prose_of(step: InstructionFile) -> tuple[str, ...]:
-    """The arguments of effects that are text for people: those declared, or else those of free texts."""
+def prose_of(step: InstructionFile, tools: Mapping[str, Tool]) -> tuple[str, ...]:
+    """The arguments of effects that are text for people: those the step declares, or else those of free texts
+    and those that its functions declare.
+    """
     if step.prose is not None:
         return step.prose
     filled = [field.fills for field in step.form if field.fills is not None and is_prose(field)]
-    return tuple(dict.fromkeys((*step.text_fields.values(), *filled)))
+    names = [function.name for function in step.available_functions if function.name in tools]
+    inherited = [f"{name}.{argument}" for name in names for argument in tools[name].prose]
+    return tuple(dict.fromkeys((*step.text_fields.values(), *filled, *inherited)))
 
 
 def redirect(

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from detent.adapters.mail.send_email import EmailSender, arguments
+from detent.adapters.mail.send_email import PROSE, EmailSender, arguments
 from detent.adapters.mail.sink import MailInDoubt, MailSink
 from detent.apps.warranty.tools.database import BUSY_TIMEOUT, Database, DatabaseError
 from detent.engine.context import StepContext
@@ -223,4 +223,5 @@ def send_email_tool(
         given=given,
         description="Send one mail to the customer, in answer to the mail at hand.",
         arguments=ARGUMENTS,
+        prose=PROSE,
     )

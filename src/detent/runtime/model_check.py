@@ -45,8 +45,6 @@ class UnusableModel:
     """None if no model is configured."""
     why: str
     uses: tuple[str, ...]
-    unreachable: bool = False
-    """Everything needed to ask it is there, but its server does not answer."""
 
     def __str__(self) -> str:
         name = "No model" if self.provider is None else f"The model '{self.provider}'"
@@ -112,10 +110,7 @@ async def unusable_models(planner: Planner, uses: Iterable[ModelUse]) -> list[Un
             why = reached[address]
         if why is not None:
             names.setdefault((use.provider or default, why), {})[use.name] = None
-    return [
-        UnusableModel(provider, why, tuple(group), why in reached.values())
-        for (provider, why), group in names.items()
-    ]
+    return [UnusableModel(provider, why, tuple(group)) for (provider, why), group in names.items()]
 
 
 async def unreachable(address: str) -> str | None:

@@ -218,3 +218,27 @@ def test_trouble_belongs_to_the_agent_that_had_it_and_holds_its_raise_back(deten
         work(detent, "r2", 5)
     _, figures = shown(detent)
     assert (figures["n"], figures["differed"], figures["unusable"]) == (20, 0, {fault.counts: 5})
+
+
+VERSE = "version: '1.0'\nname: verse\nsteps:\n  - {name: write, type: agent, agent: poet}\n"
+POET = """
+from detent.workflow import agent
+
+@agent("poet", instructions="You write verse.")
+def poet(context):
+    return "Write."
+"""
+
+
+def test_an_agent_step_without_a_model_waits_and_the_first_line_says_so(detent, folder):
+    """D-29 is about agents that were asked. `require_model: true` refuses to begin."""
+    (folder / "poets.py").write_text(POET)
+    (folder / "verse.yaml").write_text(VERSE)
+    (folder / "detent.yaml").write_text("plugins: [poets.py]\n")
+    done = detent("workflow", "run", "verse.yaml")
+    first = next(line for line in done.err.splitlines() if "be asked" in line)
+    assert "Without a handler, and waiting for a person: write." in first, done.err
+    assert "Code performs instead" not in first
+    assert "waiting" in done.out
+    (folder / "detent.yaml").write_text("plugins: [poets.py]\nrequire_model: true\n")
+    assert detent("workflow", "run", "verse.yaml", "--restart").code == 3

@@ -77,6 +77,13 @@ def order(number: int) -> dict[str, Any]:
     return {"tool": "order.place", "arguments": {"item": "bolt", "number": number}}
 
 
+class Refused(Exception):
+    """Raised by a reply: the server answers with this status and body instead of a model's message."""
+
+    def __init__(self, status: int, body: bytes = b'{"error": {"message": "no"}}') -> None:
+        self.status, self.body = status, body
+
+
 class Model:
     """The server: `replies`, or what they make of a request, are given in order, the last one for ever."""
 
@@ -106,8 +113,11 @@ def serving(*replies: Any) -> Iterator[Model]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            raw = json.dumps(model.answer(body)).encode()
-            self.send_response(200)
+            try:
+                status, raw = 200, json.dumps(model.answer(body)).encode()
+            except Refused as refused:
+                status, raw = refused.status, refused.body
+            self.send_response(status)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(raw)))
             self.end_headers()

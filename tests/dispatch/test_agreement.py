@@ -121,7 +121,7 @@ def test_the_figures_of_mixed_runs_to_the_last_digit():
     # agreed: two by comparison, one by the validator, one shadow. differed: one rejected, one shadow.
     # not usable: timeout, exception, schema violation, and the shadow that timed out.
     assert (got.n, got.agreed, got.differed, got.soft) == (6, 4, 2, 1)
-    assert got.unusable == {"outage": 3, "refused": 1}
+    assert got.unusable == {"misconfigured": 1, "outage": 3, "refused": 1}
     # agent: 7.5 90 100.5 110 120 | 130 250 300 400 5000 6000 is eleven values, the sixth is 130
     assert got.agent_ms == 130.0
     # handler: 1 2.25 3 4 | 5 | 6 7 9 is eight values: between the fourth and the fifth

@@ -7,10 +7,11 @@ import logging
 import pytest
 
 from detent.dispatch.agent_side import AgentSide
-from detent.dispatch.autonomy import AutonomyLevel, FallbackReason, StepMode
+from detent.dispatch.autonomy import AgentRole, AutonomyLevel, FallbackReason, StepMode
 from detent.dispatch.config import StepConfig
 from detent.dispatch.evidence import DEMOTED, DEMOTIONS, ByLevel, Demotion, EvidenceRules
 from detent.dispatch.standing import Standing
+from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
 from tests.dispatch.samples import (
     FAULT,
@@ -111,6 +112,14 @@ class TestWrongAnswers:
         assert await level_of(engine) is AutonomyLevel.COLLABORATOR
 
 
+async def _never(ctx):
+    raise RuntimeError("it has no handler")
+
+
+def again_error(kind: str) -> dict[str, object]:
+    return {"error": kind, "repeat": True}
+
+
 class TestWithoutAHandler:
     """Nobody can perform the step: a person is asked, instead of failing every run."""
 
@@ -144,11 +153,49 @@ class TestWithoutAHandler:
         assert run.status.is_end
         assert (await result_of(engine, run.id)).fallback_reason is FallbackReason.OPERATOR
 
-    async def test_without_a_model_it_waits_too(self, quick):
-        flow = forms(agent=AgentSide(handled=False))
-        engine = await quick.engine(flow, dispatch=settings(None, agent("collaborator")))
+    @pytest.mark.parametrize("side", [AgentSide(handled=False), AgentSide(AgentRole.REQUIRED)])
+    async def test_without_a_model_it_waits_too(self, quick, side):
+        engine = await quick.engine(forms(agent=side), dispatch=settings(None, agent("collaborator")))
         run = await engine.run("flow", MAIL)
         assert run.status is Status.WAITING
+
+    @pytest.mark.parametrize("side", [AgentSide(handled=False), AgentSide(AgentRole.REQUIRED)])
+    async def test_while_its_server_is_away_it_waits_and_a_retry_asks_anew(self, bench, side):
+        """Failed replies are in the journal, and are not taken for the answer to a person's retry."""
+        away = {"error": "transient"}
+        executor = scripted(*[away] * 4, {"output": FAULT})
+        config = agent("collaborator", retry_policy=RetryPolicy(2, 0, 0))
+        engine = await bench.engine(forms(agent=side), dispatch=settings(executor, config))
+        run = await engine.run("flow", MAIL)
+        for asked in (2, 4):
+            assert (run.status, len(executor.calls)) == (Status.WAITING, asked)
+            (hold,) = run.holds.values()
+            assert (hold.why, hold.choices) == ("attention", ["retry", "fail"])
+            await engine.release(run.id, "retry", hold=run.token(*run.holds))
+            run = await engine.finish(run.id)
+        assert (run.status, run.data, len(executor.calls)) == (Status.SUCCEEDED, {**MAIL, **FAULT}, 5)
+
+    @pytest.mark.parametrize("side", [AgentSide(handled=False), AgentSide(AgentRole.REQUIRED)])
+    async def test_given_up_while_its_server_is_away_it_fails_with_the_error(self, quick, side):
+        executor = scripted(again_error("transient"))
+        engine = await quick.engine(
+            forms(_never, agent=side), dispatch=settings(executor, agent("collaborator", max_retries=0))
+        )
+        run = await engine.run("flow", MAIL)
+        await engine.release(run.id, "fail", hold=run.token(*run.holds))
+        run = await engine.finish(run.id)
+        assert run.status is Status.FAILED
+        assert len(executor.calls) == 1, "what is given up is not asked for again"
+
+    @pytest.mark.parametrize("error", ["crash", "permanent", "timeout"])
+    async def test_an_agent_that_was_asked_and_failed_fails_the_step(self, quick, error):
+        """W-38, D-29."""
+        executor = scripted(again_error(error))
+        for side in (AgentSide(handled=False), AgentSide(AgentRole.REQUIRED)):
+            config = agent("collaborator", max_retries=0, timeout=0.01)
+            engine = await quick.engine(forms(_never, agent=side), dispatch=settings(executor, config))
+            run = await engine.run("flow", MAIL)
+            assert run.status is Status.FAILED
 
 
 class TestWhatCostsNoTrust:

@@ -409,11 +409,17 @@ class TestAgentRoles:
             (True, False, None)
         ], "it was asked, and nothing replaced its answer"
 
-    async def test_an_agent_step_without_an_executor_fails_and_says_what_is_missing(self, quick, heard):
-        """D-29, D-31."""
+    async def test_an_agent_step_without_an_executor_waits_and_says_what_is_missing(self, quick, heard):
+        """D-29, D-31: nothing is done in its place; a person supplies what is missing, or gives up."""
         flow = forms(_never, agent=AgentSide(AgentRole.REQUIRED))
         engine = await quick.engine(flow, dispatch=settings(None))
         run = await engine.run("flow", MAIL)
+        assert run.status is Status.WAITING
+        (hold,) = run.holds.values()
+        assert NO_MODEL in hold.about["reason"]
+        assert heard.sequence() == ""
+        await engine.release(run.id, "fail", hold=run.token(*run.holds))
+        run = await engine.finish(run.id)
         assert run.status is Status.FAILED
         assert NO_MODEL in await error_of(engine, run.id)
         assert heard.sequence() == "failed"

@@ -344,7 +344,7 @@ def _cells(row: StepFigures, kind: KindFigures, level: str | None, configured: s
     agent, handler = _ms(row.agent_ms), _ms(row.handler_ms)
     return [
         f"{row.step} ({kind.kind})" if kind.kind else row.step,
-        judged_by(kind.judges) or "–",
+        (judged_by(kind.judges) or "–") + (f", {kind.replayed:,} replayed" if kind.replayed else ""),
         f"{kind.n:,}",
         str(kind.wrong),
         _power(kind.power),

@@ -250,7 +250,9 @@ class StepBook:
             "output": None if contract.output is None else to_plain(contract.output),
             "hard_contract": contract.hard is not None,
             "handler": not plan.alone,
-            "no_model": self.executors.absent(plan.config.provider) if plan.agent or plan.alone else None,
+            "no_model": self.executors.absent(plan.config.provider, plan.config.model_id)
+            if plan.agent or plan.alone
+            else None,
             "max_autonomy": None if (highest := highest_level(named.step)) is None else highest.value,
             "config": {
                 field: {

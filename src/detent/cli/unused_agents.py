@@ -77,7 +77,7 @@ def telling(command: Callable[..., str], engine: Engine) -> Iterator[None]:
 
 
 async def check(settings: Settings, engine: Engine, flows: Iterable[Flow], *, forced: bool = False) -> None:
-    """Say which models of these flows do not answer; what else is missing is told at the end, with the steps.
+    """Say which models of these flows cannot be asked.
 
     Raises:
         IntegrationMissing: the settings require them (`require_model: true`).
@@ -90,5 +90,4 @@ async def check(settings: Settings, engine: Engine, flows: Iterable[Flow], *, fo
         return
     planner = dispatcher_of(engine)
     for model in await check_models(settings, planner, uses_of(planner, flows)):
-        if model.unreachable:
-            warn(clean(model.notice))
+        warn(clean(model.notice))

@@ -121,13 +121,16 @@ class KindFigures:
     why_not: str | None
     power: Power | None = None
     """The power of those who judged."""
+    replayed: int = 0
+    """Visits judged in replays of past runs."""
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
         could_be = self.could_be.value if self.could_be is not None else None
         return {
             "kind": self.kind, "n": self.n, "wrong": self.wrong, "at_most": self.at_most,
-            "judged_by": dict(self.judges), "could_be": could_be, "why_not": self.why_not,
+            "judged_by": dict(self.judges), "replayed": self.replayed,
+            "could_be": could_be, "why_not": self.why_not,
         }  # fmt: skip
 
 
@@ -340,6 +343,8 @@ class Agreement:
         if reason is not None:
             sums.fallbacks[reason] += 1
         if not asked:
+            if verdict_of(record) is not None:
+                sums.unusable[Verdict.MISCONFIGURED.value] += 1
             return
         sums.asked(at, record.get("spend"))
         sums.agent_ms.add(record.get("agent_duration_ms"))
@@ -596,7 +601,7 @@ class _Sums:
             n=self.n,
             agreed=self.agreed,
             differed=self.n - self.agreed,
-            unusable=dict(sorted(self.unusable.items())),
+            unusable=dict(sorted((self.unusable + idle.unusable).items())),
             soft=self.soft,
             standing=standing,
             power=best.power,
@@ -632,7 +637,7 @@ def _kind_figures(
     known = power is not None and power.caught and tally.n
     return KindFigures(
         kind, tally.n, tally.wrong, tally.at_most(rules, power) if known and power is not None else None,
-        dict(tally.judges), could_be, why_not, power,
+        dict(tally.judges), could_be, why_not, power, tally.replayed,
     )  # fmt: skip
 
 

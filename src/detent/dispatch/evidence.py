@@ -247,6 +247,8 @@ def verdict_of(record: Mapping[str, Any]) -> Verdict | None:
 
 
 def _verdict_of_fallback(reason: Any, error: Any) -> Verdict | None:
+    if reason == FallbackReason.NO_EXECUTOR.value:
+        return Verdict.MISCONFIGURED
     if reason in OUTAGES:
         kind = error.get("type") if isinstance(error, Mapping) else error
         return Verdict.MISCONFIGURED if kind in MISCONFIGURED else Verdict.OUTAGE

@@ -1,8 +1,8 @@
 """Writes verdicts about agents to the store: those of several visits share one write.
 
-A verdict that can only favour an agent is written in the background, a moment later, together with those that
-follow it; one against it is written before the run continues, because it may demote the step. A process that
-is killed loses no more than what the last moment said in favour of its agents.
+A wrong or refused answer is written before the run continues: it may lower the step. Nobody waits for other
+verdicts, right answers and outages among them: they are written in the background, a moment later, together
+with those that follow. A process that is killed loses no more than these, of its last moment.
 """
 
 from __future__ import annotations

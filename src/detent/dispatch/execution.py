@@ -379,6 +379,17 @@ class Execution:
         performed = sum(act.happened for act in proposal.acts)
         return replace(self.agent_side, effects=self.agent_side.effects[performed:])
 
+    def _held(self, failure: Failure | None) -> Answer | None:
+        """The wait for a person, if the step has no handler and there was no agent to ask."""
+        nobody = Unperformed(self.ctx)
+        if failure is None or not nobody.holds(failure):
+            return None
+        self.say(
+            logger.warning, "dispatch.unperformed", reason=failure.reason.value, error_type=failure.type,
+            retries=nobody.retries,
+        )  # fmt: skip
+        return self._waiting(nobody.hold(failure))
+
     def _waiting(self, hold: Hold) -> Answer:
         """The answer that waits for a person."""
         outcome = Outcome(hold=hold)
@@ -422,6 +433,9 @@ class Execution:
         """Perform a step that has no handler: the agent's failure is the step's failure."""
         executor = self.executor()
         if isinstance(executor, str):
+            missing = Failure(FallbackReason.NO_EXECUTOR, "NoExecutor", executor)
+            if (hold := self._held(missing)) is not None:
+                return hold
             self.say(logger.error, "dispatch.failed", reason=FallbackReason.NO_EXECUTOR.value,
                       agent_error_type="NoExecutor", handler_error_type=None)  # fmt: skip
             raise StepFailed(f"Step '{self.step.name}' needs an agent: {executor}.")
@@ -429,6 +443,9 @@ class Execution:
             check_price(self.plan, executor)
         asked = await self.ask(executor)
         if asked.failure is not None:
+            await self.driver.log.flush()
+            if (hold := self._held(asked.failure)) is not None:
+                return hold
             self.say(logger.error, "dispatch.failed", reason=asked.failure.reason.value,
                       agent_error_type=asked.failure.type, handler_error_type=None)  # fmt: skip
             failed = StepFailed(f"{asked.failure.type}: {asked.failure.message}")
@@ -446,9 +463,8 @@ class Execution:
     async def _fall_back(self, fallback: Fallback) -> Answer:
         """The handler's outcome, computed once: reused if the gate already ran the handler."""
         await self.driver.log.flush()
-        if (nobody := Unperformed(self.ctx)).holds(fallback.reason):
-            why = fallback.reason.value if fallback.failure is None else fallback.failure.message
-            return self._waiting(nobody.hold(why))
+        if (hold := self._held(fallback.failure)) is not None:
+            return hold
         asked, judgement = fallback.asked, fallback.judgement
         every = await self.ctx.acts(by="agent")
         acts = [act for act in every if act.happened]
@@ -541,8 +557,7 @@ class Execution:
         detail: dict[str, Any] = {"step": self.plan.qualified, **result.to_plain()}
         if self.plan.agent or self.plan.config.shadow:
             model_id = asked.model_id if asked is not None else self._earlier_model
-            model_id = model_id or self.plan.config.model_id
-            detail["series"] = self.series(model_id)
+            detail["series"] = self.series(model_id or self.configured_model)
         if self.plan.agent:
             detail |= self.plan.resolved.to_plain()
             if self.lowered is not None:
@@ -566,6 +581,15 @@ class Execution:
         if asked is not None and asked.proposal is not None and asked.proposal.composed is not None:
             detail["composed"] = list(asked.proposal.composed)
         return detail
+
+    @property
+    def configured_model(self) -> str | None:
+        """The model that the settings name for the step: one that gives no answer is known by that name."""
+        config = self.plan.config
+        if config.model_id is not None:
+            return config.model_id
+        name = config.provider or getattr(self.planner.settings.executors, "default", None)
+        return getattr(self.driver.family.get(name or ""), "model_id", None)
 
     def series(self, model_id: str | None) -> dict[str, Any]:
         """The series this evidence belongs to: another model, prompt or handler starts a new one."""

@@ -37,6 +37,10 @@ class ExecutorError(DetentError):
         super().__init__(message)
 
 
+class MisconfiguredError(ExecutorError):
+    """It cannot be asked until a person mends a setting: a wrong key, a model that does not exist."""
+
+
 class ExecutorTimeoutError(ExecutorError):
     """An attempt took too long."""
 

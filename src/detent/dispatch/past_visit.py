@@ -192,7 +192,8 @@ class PastComparison:
         series = self.visit.body.detail.get("series")
         if self.by_agent and isinstance(series, Mapping):
             return dict(series)
-        return self.execution.series(self.execution.plan.config.model_id)
+        self.execution.executor()  # which knows the model that its settings name
+        return self.execution.series(self.execution.configured_model)
 
     async def compare(self) -> tuple[dict[str, Any], Spend]:
         """Run the side that did not count then."""

@@ -1,19 +1,25 @@
 """Shadow replay: run agent or handler on past steps that the other one performed, and compare.
 
 Inputs and query answers come from the journal; only the agent is asked anew. Each comparison is added to the
-run's journal, once per step and series, and counts as evidence like any other.
+run's journal, once per step and agent, marked as a replay, and is evidence: right answers once per distinct
+input, and never enough without live ones.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.agent_side import agent_side
 from detent.dispatch.autonomy import AgentRole
 from detent.dispatch.dispatcher import dispatcher_of
+from detent.dispatch.evidence import verdict_of
 from detent.dispatch.past_visit import PastComparison, past_visits
+from detent.dispatch.shadow import Shadow
 from detent.engine import claims
+from detent.engine.trial_context import CannotCheck
+from detent.kernel.budget import Spend
 from detent.kernel.entries import Noted
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import canonical
@@ -38,11 +44,8 @@ async def replay(
     if step is not None and step not in names:
         raise ConfigurationError(f"Flow '{flow.name}' has no step '{step}'.{nearest(step, names)}")
     visits = [visit async for visit in past_visits(engine, run_id)]
-    compared = {
-        (note.get("of"), canonical(note.get("series")))
-        for visit in visits
-        for note in visit.notes
-    }  # fmt: skip
+    notes = visits[-1].notes if visits else ()
+    compared = {(note.get("of"), canonical(note.get(key))) for note in notes for key in ("series", "agent")}
     dispatcher = dispatcher_of(engine)
     async with claims.claimed(engine.active, run_id) as driver:
         for visit in visits:
@@ -53,9 +56,31 @@ async def replay(
             if (step is not None and plan.step.name != step) or not optional:
                 continue
             again = PastComparison(dispatcher, dispatcher.evidence, driver, plan, visit)
-            if (visit.entry.seq, canonical(again.series())) in compared:
+            agent = again.series()
+            if (visit.entry.seq, canonical(agent)) in compared:
                 continue
-            note, spend = await again.compare()
+            note, spend = await _compare(again)
+            note |= {"replay": True, "agent": agent}
             if keep and note["outcome"] != "impossible":
-                await driver.commit_whole(Noted("shadow", note, spend, aside=True))
+                entry = Noted("shadow", note, spend, aside=True)
+                detail = visit.body.detail
+                shadow = Shadow.of_failure(again.execution, detail)
+                counted = await shadow.counted_by_replay(note, detail, visit.entry.at)
+                if counted is None:
+                    await driver.commit_whole(entry)
+                else:
+                    await dispatcher.evidence.commit([counted], entry)
             yield note
+
+
+async def _compare(comparison: PastComparison) -> tuple[dict[str, Any], Spend]:
+    """Compare, and leave the inputs as a live visit counts them."""
+    execution = comparison.execution
+    with contextlib.suppress(CannotCheck):  # which the comparison then says
+        # An agent has prepared inputs, and they are what is judged.
+        asked = not comparison.by_agent or verdict_of(comparison.visit.body.detail) is not None
+        await (execution.prepare_inputs() if asked else execution.gather())
+    inputs = execution.trust.inputs
+    note, spend = await comparison.compare()
+    execution.trust.inputs = inputs
+    return note, spend

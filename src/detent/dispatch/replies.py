@@ -27,6 +27,7 @@ from detent.dispatch.executor_errors import (
 from detent.dispatch.failure import Failure
 from detent.dispatch.layers import Layers
 from detent.dispatch.prompt import results_block
+from detent.dispatch.unperformed import Unperformed
 from detent.dispatch.usage import UsageMetadata
 from detent.engine.calls import TimeLimit
 from detent.engine.ports import TapeCall
@@ -155,8 +156,11 @@ class Replies:
         self.given += 1
         name = text_digest(f'["{conversation.head}",{self.plan.frames(schema)}]', 24)
         key = f"{self.ctx.scope}agent/{self.given}/{name}"
-        if self.durable and key in self.driver.run.records:
-            kept = await self._read(self.driver.run.records[key])
+        records = self.driver.run.records
+        if (retries := Unperformed(self.ctx).retries) and "error" in records.get(key, ()):
+            key = f"{key}/{retries}"
+        if self.durable and key in records:
+            kept = await self._read(records[key])
             if "error" not in kept:
                 self._told = len(conversation.messages)
             self.ctx.looked = [*self.ctx.looked, *kept.get("looked", ())]

@@ -13,17 +13,17 @@ from typing import Any
 from detent.dispatch import gate
 from detent.dispatch.agent import Asked
 from detent.dispatch.agent_side import agent_side
-from detent.dispatch.autonomy import FallbackReason, StepMode
+from detent.dispatch.autonomy import AutonomyLevel, FallbackReason, StepMode
 from detent.dispatch.config import AGENT_TIMEOUT
 from detent.dispatch.draft import texts_of, with_texts
 from detent.dispatch.draft_plants import REVIEWER
 from detent.dispatch.due_comparison import no_longer_due
 from detent.dispatch.evidence import COMPARISON, PERSON, Verdict, judge_of, verdict_of, verdict_of_shadow
-from detent.dispatch.evidence_log import Counted
+from detent.dispatch.evidence_log import Counted, mark_of
 from detent.dispatch.execution import Answer, Execution
 from detent.dispatch.matching import normal
 from detent.dispatch.result import DispatchResult
-from detent.dispatch.standing import Observation
+from detent.dispatch.standing import Observation, Standing, gathered_at
 from detent.engine import logger
 from detent.engine.acts import Act
 from detent.engine.journal_reader import read
@@ -124,7 +124,9 @@ class Shadow:
         side = "agent" if agent else "handler"
         began = clock.elapsed()
         note, spend = await (self.by_agent(execution) if agent else self.by_handler(execution))
-        result, level, model_id = self.answer.result, execution.level, execution.plan.config.model_id
+        result, level = self.answer.result, execution.level
+        # Of the side that counted, which knows the model that answered.
+        series = None if agent else self.answer.outcome.detail.get("series")
         note = {
             "step": execution.plan.qualified,
             "of": entry,
@@ -132,8 +134,7 @@ class Shadow:
             "duration_ms": round((clock.elapsed() - began) * 1000, 3),
             "other_ms": result.handler_duration_ms if agent else result.agent_duration_ms,
             "autonomy_level": level.value,
-            # The series of the side that counted, which knows the model that answered.
-            "series": dict(self.answer.outcome.detail.get("series") or execution.series(model_id)),
+            "series": dict(series or execution.series(execution.configured_model)),
             **note,
         }
         execution.say(
@@ -240,10 +241,41 @@ class Shadow:
         before, verdict = verdict_of(record), verdict_of_shadow(note)
         if verdict is None or (verdict is Verdict.AGREED and before is not None and before.judges):
             return None
-        return await self._counted(verdict, note["series"], audit=note["side"] == "handler")
+        return await self._counted(
+            verdict, note["series"], judge=judge_of(note), audit=note["side"] == "handler"
+        )
+
+    async def counted_by_replay(
+        self, note: Mapping[str, Any], record: Mapping[str, Any], at: float
+    ) -> Counted | None:
+        """What a comparison of a past visit says about the agent now; None if it is no evidence at its level.
+
+        At consultant and approver only answers that were used there count, since the step came there: an
+        answer that nobody was to use carries no further level. `at` is the time of the visit.
+        """
+        execution, before, verdict = self.execution, verdict_of(record), verdict_of_shadow(note)
+        if verdict is None or not verdict.judges or (before is not None and before.judges):
+            return None
+        audit, level = note["side"] == "handler", gathered_at(execution.usual_level)
+        if audit:
+            was = (record.get("lowered") or {}).get("was") or record.get("autonomy_level")
+            key = mark_of(execution.plan.qualified, note["series"])
+            mark, _ = await execution.driver.engine.store.mark(key)
+            if was != level.value or at < Standing.from_plain(mark).since:
+                return None
+        elif level >= AutonomyLevel.CONSULTANT:
+            return None
+        judge, series = judge_of(note), dict(note["series"])
+        return await self._counted(verdict, series, judge=judge, audit=audit, replayed=True)
 
     async def _counted(
-        self, verdict: Verdict, series: dict[str, Any], *, judge: str | None = None, audit: bool = False
+        self,
+        verdict: Verdict,
+        series: dict[str, Any],
+        *,
+        judge: str | None = None,
+        audit: bool = False,
+        replayed: bool = False,
     ) -> Counted | None:
         """A verdict to be counted; None if the answers come from a recording."""
         execution = self.execution
@@ -254,7 +286,7 @@ class Shadow:
         handled = plan.agent and agent_side(plan.step).handled
         seen = Observation(
             verdict, execution.usual_level, driver.clock.now(), judge or COMPARISON,
-            execution.trust.kind, await execution.trust.inputs_digest(), afterwards=audit,
+            execution.trust.kind, await execution.trust.inputs_digest(), replayed, afterwards=audit,
         )  # fmt: skip
         return Counted(
             seen, plan.qualified, handled, series, driver, execution.say,

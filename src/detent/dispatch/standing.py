@@ -282,7 +282,7 @@ class Standing(NamedTuple):
             # A level is to be carried by what was seen at the level below it, since the step came there.
             standing = Standing(level, seen.at, standing.attempt, rules.tolerate)
         answers, kinds, mean = standing.answers, standing.kinds, 0.0
-        if not seen.afterwards:
+        if not (seen.afterwards or seen.replayed):
             answers = (answers + _LETTERS[seen.verdict] * min(times, ANSWERS))[-ANSWERS:]
         kind = standing.kind_of(seen.kind)
         if seen.verdict.judges:
@@ -351,11 +351,11 @@ def _guarded(rules: EvidenceRules, level: AutonomyLevel, power: Power | None) ->
 
 
 def replaced_share(answers: str) -> float | None:
-    """Share of the latest answers that were replaced by the handler's; None before there are enough.
+    """Share of the latest judged answers that were replaced by the handler's; None before there are enough.
 
-    It is about money spent for nothing. What was not answered at all is none of it.
+    It is about money spent for nothing. Answers that the contract refused only hold a raise back.
     """
-    latest = [letter for letter in answers if letter in "adr"][-REPLACED_OF:]
+    latest = [letter for letter in answers if letter in "ad"][-REPLACED_OF:]
     return sum(letter != "a" for letter in latest) / len(latest) if len(latest) == REPLACED_OF else None
 
 

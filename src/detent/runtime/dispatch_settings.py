@@ -83,7 +83,7 @@ def model_problems(settings: Settings, flow: Flow) -> list[Problem]:
         asked = plan.agent and plan.config.autonomy is not AutonomyLevel.OPERATOR
         if not asked and not (plan.alone and not read.force_deterministic):
             continue
-        reason = ConfiguredExecutors(settings).absent(plan.config.provider)
+        reason = ConfiguredExecutors(settings).absent(plan.config.provider, plan.config.model_id)
         if reason is None:
             continue
         fate = "no handler can perform it instead" if plan.alone else "the handler will run"

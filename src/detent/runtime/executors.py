@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from detent.authoring.names import Nearest
 from detent.authoring.problem import Problem, problems_of
-from detent.dispatch.executor import NO_MODEL
+from detent.dispatch.executor import NO_MODEL, NO_MODEL_ID
 from detent.engine import logger
 from detent.kernel.errors import ConfigurationError, IntegrationMissing, nearest
 from detent.runtime.settings import Settings, SettingsError
@@ -176,8 +176,9 @@ class ConfiguredExecutors:
             logger.debug("executor.missing", provider=name, error=str(error))
         return None
 
-    def absent(self, provider: str | None = None) -> str | None:
-        """Why a provider, or the default one, cannot be asked: none is there, or a package or key is missing.
+    def absent(self, provider: str | None = None, model_id: str | None = None) -> str | None:
+        """Why a provider, or the default one, cannot be asked: none is there, or a package, a key or the name
+        of a model is missing.
 
         None where it can be, and where its settings are wrong, which is reported with them.
         """
@@ -186,8 +187,13 @@ class ConfiguredExecutors:
             return NO_MODEL
         try:
             entry = self.provider(name)
-            if entry.kind in KINDS and not (available := self._model(entry).available()).ok:
+            if entry.kind not in KINDS:
+                return None
+            model = self._model(entry)
+            if not (available := model.available()).ok:
                 return available.why_not
+            if (model_id or entry.model_id) is None and getattr(model, "needs_model_id", False):
+                return NO_MODEL_ID
         except ConfigurationError as error:
             logger.debug("executor.refused", provider=name, error=str(error))
         except IntegrationMissing as error:

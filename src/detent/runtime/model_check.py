@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from detent.dispatch.agent_side import agent_side
 from detent.dispatch.autonomy import AutonomyLevel
 from detent.kernel.errors import IntegrationMissing
 
@@ -35,6 +36,8 @@ class ModelUse(NamedTuple):
     provider: str | None = None
     """None stands for the default one."""
     model_id: str | None = None
+    handled: bool = True
+    """Code can do it instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,9 @@ class UnusableModel:
     """None if no model is configured."""
     why: str
     uses: tuple[str, ...]
-    unreachable: bool = False
-    """Everything needed to ask it is there, but its server does not answer."""
+    """What code does instead."""
+    waiting: tuple[str, ...] = ()
+    """The steps without a handler."""
 
     def __str__(self) -> str:
         name = "No model" if self.provider is None else f"The model '{self.provider}'"
@@ -56,7 +60,9 @@ class UnusableModel:
     @property
     def notice(self) -> str:
         """What is the matter, and who does the work instead."""
-        return f"{self} Code performs instead: {', '.join(self.uses)}."
+        instead = f" Code performs instead: {', '.join(self.uses)}." if self.uses else ""
+        waiting = f" Without a handler, and waiting for a person: {', '.join(self.waiting)}."
+        return f"{self}{instead}{waiting if self.waiting else ''}"
 
 
 async def check_models(
@@ -78,7 +84,7 @@ async def check_models(
 
 
 def uses_of(planner: Planner, flows: Iterable[Flow], own: Mapping[str, Any] | None = None) -> list[ModelUse]:
-    """The steps of these flows that an agent is asked to perform, and code otherwise.
+    """The steps of these flows that an agent is asked to perform.
 
     `own` is the step configuration of a single run.
     """
@@ -86,9 +92,15 @@ def uses_of(planner: Planner, flows: Iterable[Flow], own: Mapping[str, Any] | No
         return []
     plans = [planner.plan_for(flow, step, own=own) for flow in flows for step in flow.every_step()]
     return [
-        ModelUse(plan.step.name, plan.config.provider, plan.config.model_id)
+        ModelUse(
+            plan.step.name,
+            plan.config.provider,
+            plan.config.model_id,
+            not plan.alone and agent_side(plan.step).handled,
+        )
         for plan in plans
-        if plan.agent and not plan.control and plan.config.autonomy is not AutonomyLevel.OPERATOR
+        if plan.alone
+        or (plan.agent and not plan.control and plan.config.autonomy is not AutonomyLevel.OPERATOR)
     ]
 
 
@@ -98,7 +110,7 @@ async def unusable_models(planner: Planner, uses: Iterable[ModelUse]) -> list[Un
     default = None if source is None else source.default
     made: dict[str, StepExecutor] = {}
     reached: dict[str, str | None] = {}
-    names: dict[tuple[str | None, str], dict[str, None]] = {}
+    names: dict[tuple[str | None, str], dict[str, bool]] = {}
     for use in uses:
         executor = planner.usable_executor(use.provider, use.model_id, made)
         if isinstance(executor, str):
@@ -111,11 +123,14 @@ async def unusable_models(planner: Planner, uses: Iterable[ModelUse]) -> list[Un
                 reached[address] = await unreachable(address)
             why = reached[address]
         if why is not None:
-            names.setdefault((use.provider or default, why), {})[use.name] = None
+            names.setdefault((use.provider or default, why), {})[use.name] = use.handled
     return [
-        UnusableModel(provider, why, tuple(group), why in reached.values())
+        UnusableModel(
+            provider, why, tuple(name for name, handled in group.items() if handled),
+            tuple(name for name, handled in group.items() if not handled),
+        )
         for (provider, why), group in names.items()
-    ]
+    ]  # fmt: skip
 
 
 async def unreachable(address: str) -> str | None:

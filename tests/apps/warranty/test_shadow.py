@@ -125,3 +125,59 @@ def test_replay_says_which_rule_of_privacy_forbids_it(desk, detent):
     assert {outcome for counts in found.values() for outcome in counts} == {"impossible"}
     assert "purged by the rule that says how long values are kept" in told.out
     assert len(model.asked) == before, "nobody is asked about a mail that is gone"
+
+
+# -- evidence -----------------------------------------------------------------------------------------------
+
+STEP = "01-extract-serial"
+
+
+def figures(detent: Any) -> dict[str, Any]:
+    """The figures of the first step's newest series in the report."""
+    steps = detent("autonomy", "report", "--json").json["steps"]
+    (found,) = [row for row in steps if row["step"].endswith(STEP) and row["newest"]]
+    (kind,) = found["kinds"]
+    return {**found, **kind}
+
+
+def mails(desk: Path, number: int) -> None:
+    """So many letters in place of the sample ones, no two alike."""
+    inbox = desk / "mail/inbox"
+    for old in inbox.glob("*.eml"):
+        old.unlink()
+    for each in range(number):
+        (inbox / f"{each:02}.eml").write_text(
+            f"From: c{each}@customer.example\nTo: service@firm.example\nSubject: Pump {each}\n"
+            f"Message-ID: <{each}@customer.example>\nDate: Mon, 02 Mar 2026 08:{each:02}:00 +0000\n\n"
+            f"Our kiosk in hall {each} (serial number PX2-40118) restarts several times an evening.\n"
+        )
+
+
+@pytest.mark.parametrize("clerk", [Clerk, Careless])
+def test_the_same_answers_score_alike_at_collaborator_in_shadow_and_in_replay(desk, detent, clerk):
+    """Twenty-five mails: right answers demote nothing in any of them, and wrong ones count alike."""
+    scores = []
+    with reading(clerk()) as model:
+        for number, config in enumerate(["mode: agent, autonomy: collaborator", "shadow: true"]):
+            mails(desk, 25)
+            for mail in (desk / "mail/inbox").glob("*.eml"):
+                mail.write_text(mail.read_text().replace("@customer", f"@{number}.customer"))
+            configure(desk, model.url, f"{config}, prompt_suffix: Take {number}.", (STEP,))
+            run(desk, detent)
+            scores.append(figures(detent))
+        configure(desk, model.url, "shadow: true, prompt_suffix: Anew.", (STEP,))
+        ids = [row["id"] for row in json.loads(detent("runs", "--json", "--limit", "25").out)["runs"]]
+        for run_id in ids:
+            assert detent("shadow", "replay", run_id, "--step", STEP).code == 0
+        asked = len(model.asked)
+        once = figures(detent)
+        for run_id in ids:
+            said = detent("shadow", "replay", run_id, "--step", STEP)
+            assert "has been compared before" in said.out
+        assert len(model.asked) == asked, "what was compared is not asked for again"
+    scores.append(once)
+    wrong = 25 if clerk is Careless else 0
+    assert [(score["n"], score["wrong"], score["demotion"]) for score in scores] == [(25, wrong, None)] * 3
+    assert [score["replayed"] for score in scores] == [0, 0, 25]
+    assert [score["unusable"] for score in scores] == [{}] * 3
+    assert ", 25 replayed" in detent("autonomy", "report", STEP).out

@@ -166,6 +166,11 @@ class ModelStepExecutor:
         return self.model.available()
 
     @property
+    def model_id(self) -> str | None:
+        """The model that is asked where a request names none."""
+        return self.default_model_id or getattr(self.model, "model_id", None)
+
+    @property
     def needs_model_id(self) -> bool:
         """Whether each request has to name a model, because no setting of the provider does."""
         return self.default_model_id is None and bool(getattr(self.model, "needs_model_id", False))

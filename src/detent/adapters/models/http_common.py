@@ -14,7 +14,12 @@ from urllib.parse import urlsplit
 
 from detent.adapters.models.model import ModelRequest
 from detent.dispatch.conversation import Message
-from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError, RequestTooLongError
+from detent.dispatch.executor_errors import (
+    ExecutorError,
+    MisconfiguredError,
+    OutputSchemaValidationError,
+    RequestTooLongError,
+)
 from detent.dispatch.usage import UsageMetadata
 from detent.kernel.errors import ConfigurationError, nearest
 
@@ -32,6 +37,8 @@ REPEATED = 12
 """A run of this many characters that also occurs in the question counts as a repetition of it."""
 
 WAITING_HELPS = frozenset({408, 425, 429})
+SETTINGS_WRONG = frozenset({401, 403, 404})
+"""Statuses that last until a person mends the key, the model or the address."""
 PAID_OUT = ("insufficient_quota", "billing", "credit", "quota_exceeded")
 """Codes of an empty account: waiting does not help, whatever the status."""
 
@@ -99,7 +106,8 @@ def status_failure(
     text = f"{who} answered {status}: {'the account has nothing left' if empty else meaning}."
     if too_long:
         return RequestTooLongError(f"{text} It says: {message}" if message else text)
-    return ExecutorError(
+    kind = MisconfiguredError if status in SETTINGS_WRONG else ExecutorError
+    return kind(
         f"{text} It says: {message}" if message else text,
         transient=transient,
         retry_after=retry_after if transient else None,

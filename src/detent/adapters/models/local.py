@@ -25,7 +25,7 @@ from detent.adapters.models.model import Model, ModelRequest, OnText
 from detent.adapters.models.model_files import DEFAULT, ModelFileMissing, locate, path
 from detent.dispatch.conversation import Message, ModelAnswer
 from detent.dispatch.executor import Availability
-from detent.dispatch.executor_errors import ExecutorError, RequestTooLongError
+from detent.dispatch.executor_errors import ExecutorError, MisconfiguredError, RequestTooLongError
 from detent.dispatch.usage import UsageMetadata
 from detent.engine import logger
 from detent.kernel.errors import ConfigurationError, DetentError
@@ -170,7 +170,7 @@ class LocalModel(Model):
         try:
             return path(model_id, base=self.folder)
         except (ModelFileMissing, ConfigurationError) as error:
-            raise ExecutorError(str(error)) from error
+            raise MisconfiguredError(str(error)) from error
 
     def _body(self, request: ModelRequest, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -275,7 +275,7 @@ class _Loaded:
         try:
             import xllamacpp
         except ImportError:
-            raise ExecutorError("xllamacpp is not installed: pip install 'detent[local]'.") from None
+            raise MisconfiguredError("xllamacpp is not installed: pip install 'detent[local]'.") from None
         _check_magic(file)
         params = xllamacpp.CommonParams()
         params.model.path = str(file)
@@ -298,7 +298,7 @@ class _Loaded:
         try:
             return xllamacpp.Server(params)
         except Exception:
-            raise ExecutorError(
+            raise MisconfiguredError(
                 f"Model file {file.name} could not be loaded with a context of {self._context} tokens: it is "
                 f"damaged, of a kind this version of llama.cpp does not know, or too large for the memory."
             ) from None
@@ -310,9 +310,9 @@ def _check_magic(file: Path) -> None:
         with file.open("rb") as content:
             magic = content.read(4)
     except OSError as error:
-        raise ExecutorError(f"Model file {file} cannot be read: {error.strerror}.") from None
+        raise MisconfiguredError(f"Model file {file} cannot be read: {error.strerror}.") from None
     if magic != b"GGUF":
-        raise ExecutorError(
+        raise MisconfiguredError(
             f"Model file {file} is no GGUF file: it does not begin with the four letters GGUF."
         )
 

@@ -23,7 +23,7 @@ from detent.adapters.models.model import ModelRequest, OnText, with_system_text
 from detent.adapters.models.prices import PriceTable
 from detent.dispatch.conversation import Message, ModelAnswer, Opaque, ToolCall
 from detent.dispatch.executor import Availability
-from detent.dispatch.executor_errors import ExecutorError
+from detent.dispatch.executor_errors import ExecutorError, MisconfiguredError
 from detent.dispatch.usage import UsageMetadata
 from detent.engine import logger
 from detent.kernel.errors import ConfigurationError, nearest
@@ -209,7 +209,7 @@ class OpenAIModel:
         """One answer. Cancelling closes the connection, which stops the server."""
         model_id = request.model_id or self.model_id
         if model_id is None and self.needs_model_id:
-            raise ExecutorError(f"{self._server} serves several models: say which with `model_id`.")
+            raise MisconfiguredError(f"{self._server} serves several models: say which with `model_id`.")
         accepted = self._accepted.setdefault(model_id, _Accepted(self._preset.limit))
         names = http_common.WireNames(request)
         while True:
@@ -253,7 +253,7 @@ class OpenAIModel:
             client, url = self._connected()
             import httpx2
         except ImportError as error:
-            raise ExecutorError("httpx2 is not installed: pip install 'detent[models]'.") from error
+            raise MisconfiguredError("httpx2 is not installed: pip install 'detent[models]'.") from error
         headers = {"authorization": f"Bearer {key}"} if (key := self._key()) else None
         content = encode(body).encode()
         most = self._max_answer_bytes or max(SMALLEST_LIMIT, BYTES_PER_TOKEN * request.max_tokens)
@@ -279,7 +279,7 @@ class OpenAIModel:
         except BodyEncoded:
             raise ExecutorError(f"{self._server} sent an answer that cannot be decoded.") from None
         except httpx2.UnsupportedProtocol:
-            raise ExecutorError(f"{self._server} cannot be reached: {self._problem}.") from None
+            raise MisconfiguredError(f"{self._server} cannot be reached: {self._problem}.") from None
         except httpx2.TransportError as error:
             raise ExecutorError(
                 f"{self._server} could not be reached, or broke off ({type(error).__name__}).", transient=True

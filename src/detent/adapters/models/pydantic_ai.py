@@ -19,7 +19,7 @@ from detent.adapters.models.model import ModelRequest, OnText
 from detent.adapters.models.prices import PriceTable
 from detent.dispatch.conversation import Message, ModelAnswer, Opaque, ToolCall
 from detent.dispatch.executor import Availability
-from detent.dispatch.executor_errors import ExecutorError, RequestTooLongError
+from detent.dispatch.executor_errors import ExecutorError, MisconfiguredError, RequestTooLongError
 from detent.dispatch.usage import UsageMetadata
 from detent.engine import logger
 from detent.kernel.errors import ConfigurationError
@@ -337,7 +337,9 @@ class PydanticAIModel:
                 transient=True,
                 retry_after=error.retry_after,
             )
-        if isinstance(error, of.ModelRequestRejectedError | of.ModelQuotaExceededError | of.UserError):
+        if isinstance(error, of.UserError):
+            return MisconfiguredError(f"{who} cannot be asked ({type(error).__name__}).")
+        if isinstance(error, of.ModelRequestRejectedError | of.ModelQuotaExceededError):
             return ExecutorError(f"{who} refused the request ({type(error).__name__}).")
         if isinstance(error, of.ModelAPIError) and isinstance(error.__cause__, json.JSONDecodeError):
             cut = http_common.cut_short(error.__cause__.doc)

@@ -264,11 +264,13 @@ class TestAgentSteps:
         assert ran.heard.named("dispatch.fallback", "review") == []
         assert len(ran.heard.named("dispatch.failed", "review")) == 1
 
-    async def test_without_an_executor_it_fails_and_says_what_is_missing(self, shop):
-        """D-29, W005."""
+    async def test_without_an_executor_it_waits_and_says_what_is_missing(self, shop):
+        """D-29, W005: nothing is done in its place, and nothing before it is rolled back."""
         ran = await shop.run("shop")
-        assert ran.run.status is Status.FAILED
-        assert "needs an agent: no model is configured" in ran.result.error
+        assert ran.run.status is Status.WAITING
+        (hold,) = ran.run.holds.values()
+        assert "no model is configured" in hold.question
+        assert hold.choices == ["retry", "fail"]
 
     async def test_the_settings_of_an_agent_apply_by_its_name(self, shop):
         """1.3, D-53: `agents` chooses the model; a step's own entry beats it."""

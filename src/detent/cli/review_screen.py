@@ -18,8 +18,9 @@ def entry_of(queued: QueuedDraft) -> dict[str, Any]:
     """A draft of the queue as JSON values."""
     from detent.cli.output import iso
 
-    until = None if queued.until is None else iso(queued.until)
-    return {"id": queued.id, "step": queued.step, "since": iso(queued.since), "until": until}
+    # Whole seconds: fractions would tell planted drafts from real ones.
+    until = None if queued.until is None else iso(round(queued.until))
+    return {"id": queued.id, "step": queued.step, "since": iso(round(queued.since)), "until": until}
 
 
 def screen_plain(queued: QueuedDraft, draft: Draft, known: Iterable[str] = ()) -> dict[str, Any]:

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 ID_BYTES = 5
 
 
-def draft_id(key: bytes, token: str) -> str:
+def draft_id(key: bytes, run: str, token: str) -> str:
     """The name of a draft in the queue; without the key nobody can tell it from that of a planted one."""
-    return keyed(key, f"draft\n{token}")[:ID_BYTES].hex()
+    return keyed(key, f"draft\n{run}\n{token}")[:ID_BYTES].hex()
 
 
 def plants_mark(step: str, check: str) -> str:

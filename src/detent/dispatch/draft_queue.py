@@ -75,7 +75,8 @@ def _waits(row: RunRow) -> list[Mapping[str, Any]]:
 def _queued(key: bytes, row: RunRow, wait: Mapping[str, Any]) -> QueuedDraft:
     token = str(wait.get("token") or wait["name"])
     step = f"{row.flow}/{row.now.state}"
-    return QueuedDraft(draft_id(key, token), step, row.now.updated_at, wait.get("wake_at"), row.id, token)
+    name = draft_id(key, row.id, token)
+    return QueuedDraft(name, step, row.now.updated_at, wait.get("wake_at"), row.id, token)
 
 
 async def find(store: Store, name: str, now: float) -> QueuedDraft | None:

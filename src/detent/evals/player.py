@@ -218,24 +218,26 @@ class FlowPlayer:
         self._check_models()
 
     def _check_models(self) -> None:
-        usual = self.dispatch.model
         for name, step in self.dispatch.steps.items():
             by_model = step.mode is StepMode.AGENT and self.dispatch.executors is not None
-            provider = step.provider or usual.provider
-            if by_model and provider is not None and not (step.model_id or usual.model_id):
+            provider = step.provider or self.dispatch.model.provider
+            if by_model and provider is not None and self._model_of(step) is None:
                 raise ConfigurationError(
                     f"Step '{name}' asks a model of provider '{provider}', and nothing says which. Cases are "
-                    f"played with a pinned one: say model.id, or steps.{name}.model_id."
+                    f"played with a pinned one: say model.model_id, or steps.{name}.model_id."
                 )
+
+    def _model_of(self, step: StepConfig) -> str | None:
+        """The model that a step asks: its own, the usual one, or that of its provider's entry."""
+        provider = step.provider or self.dispatch.model.provider
+        entry = getattr(self.dispatch.executors, "provider", None)  # a source of the tests' own has none
+        usual = None if provider is None or entry is None else entry(provider).model_id
+        return step.model_id or self.dispatch.model.model_id or usual
 
     @property
     def model(self) -> str | None:
         """Id of the model in use; None when no step is performed by a model."""
-        ids = [
-            step.model_id or self.dispatch.model.model_id
-            for step in self.dispatch.steps.values()
-            if step.mode is StepMode.AGENT
-        ]
+        ids = [self._model_of(step) for step in self.dispatch.steps.values() if step.mode is StepMode.AGENT]
         return ", ".join(dict.fromkeys(model_id for model_id in ids if model_id is not None)) or None
 
     def contracts(self, case: EvalTestCase) -> Contracts:

@@ -300,6 +300,43 @@ class TestWrongWays:
         at("review", "approve", anew)
         assert "warranty of 3 months" in at.sent()[0]
 
+    def test_a_draft_cannot_be_answered_unread(self, desk):
+        """`release` shows no text, and took any answer: `yes` sent the handler's, `approve` the agent's."""
+        at = desk(review="person")
+        at("run", "warranty", "--once")
+        (run,) = at.runs()
+        (held,) = at("show", run, "--json")["holds"]
+        for answer in ("yes", "approve", "rubbish"):
+            at("release", run, answer, code=2)
+            at("release", run, answer, "--hold", held["token"], code=2)
+        assert at.sent() == []
+        assert f"detent review show {run}" in at("warranty", "attention")
+        assert "detent release" not in at("show", run)
+
+    def test_equal_drafts_of_two_runs_have_names_of_their_own(self, desk):
+        at = desk(review="person")
+        at.put(2)
+        at("run", "warranty", "--once")
+        first, second = at.waiting()
+        assert first != second
+        at("review", "approve", first)
+        assert at.waiting() == [second]
+
+    def test_an_edit_after_a_refused_one_is_compared_with_the_agents_text(self, desk):
+        """A reviewer's typo is not the agent's mistake."""
+        at = desk(review="person")
+        at("run", "warranty", "--once")
+        (draft,) = at.waiting()
+        text = at("review", "show", draft, "--json")["draft"]["send_email.body"]
+        (at.folder / "typo.txt").write_text(text.replace("PX2-55910", "PX2-55901"))
+        at("review", "edit", draft, "--file", "typo.txt")
+        (anew,) = at.waiting()
+        (at.folder / "text.txt").write_text(text.replace("Kind regards", "Best wishes"))
+        at("review", "edit", anew, "--file", "text.txt", "--by", "Ada")
+        (run,) = at.runs()
+        assert at.record(run)["draft"]["verdict"] == "wording"
+        assert "draft reworded by Ada" in at("why", run)
+
     def test_of_two_reviewers_one_decides(self, desk):
         at = desk(review="person")
         at("run", "warranty", "--once")

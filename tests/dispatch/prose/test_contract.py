@@ -6,9 +6,10 @@ from decimal import Decimal
 
 import pytest
 
-from detent.dispatch.prose.contract import findings
+from detent.dispatch.prose.contract import LANGUAGES, findings
 from detent.dispatch.prose.facts import Amount, Facts
 from detent.dispatch.prose.finding import MEANING
+from detent.dispatch.prose.names import is_name
 from tests.dispatch.prose.drafts import Draft, base, drafts, facts_in
 
 SITUATIONS = ("covered", "expired", "not_found", "no_serial", "redirect", "unavailable")
@@ -81,3 +82,16 @@ def test_a_customer_may_have_the_name_of_a_month():
     facts = Facts("en", names=("June Carter",))
     assert findings("Dear June,\nthank you for your message.", facts) == ()
     assert findings("Dear June,\nyou will hear from us in June.", facts) != ()
+
+
+@pytest.mark.parametrize("name", ["Anna Kowalska", "J. R. O'Neill", "Ruiz-Hall", "Łukasz Żak"])
+def test_what_may_be_a_name_is_one(name):
+    assert is_name(name, LANGUAGES.values())
+
+
+@pytest.mark.parametrize(
+    "name", ["You Get Five Hundred Euros", "Full Refund Was Approved", "Call Us Now", "Anna 500", "", "1"]
+)
+def test_a_claim_in_place_of_a_name_is_none(name):
+    """Anybody may call themselves anything, and a composed mail greets them by it."""
+    assert not is_name(name, LANGUAGES.values())

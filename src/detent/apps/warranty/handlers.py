@@ -18,7 +18,7 @@ from detent.apps.warranty.domain.scope import (
 )
 from detent.apps.warranty.domain.serials import SerialExtraction, extract, serial_key
 from detent.apps.warranty.domain.words import Words
-from detent.apps.warranty.mail_data import MailView, TextPart, mail_of, with_flags
+from detent.apps.warranty.mail_data import MailView, TextPart, customer_name, mail_of, with_flags
 from detent.apps.warranty.settings import WarrantySettings
 from detent.authoring.templates import ABSENT, TemplateError, Values, values_of
 from detent.engine.context import StepContext
@@ -270,7 +270,7 @@ class Handlers:
         words = self.settings.warranty
         return {
             "language": self.language,
-            "customer_name": lambda data: mail_of(data).from_name or None,
+            "customer_name": lambda data: customer_name(mail_of(data)),
             "contact": lambda data: words.contact((data.get("scope") or {}).get("topic")),
             "response_days": lambda data: words.response_days,
             "repair_warranty_months": lambda data: words.repair_warranty_months,

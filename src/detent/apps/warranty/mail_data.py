@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from detent.adapters.mail.message import EmailMessage
+from detent.dispatch.prose.contract import LANGUAGES
+from detent.dispatch.prose.names import is_name
 from detent.engine.context import StepContext
 from detent.engine.offloaded import kept_beside
 from detent.kernel.plain import encode
@@ -128,3 +130,8 @@ def with_flags(ctx: StepContext, flags: Iterable[str]) -> dict[str, list[str]]:
     """Flags the run does not have yet, each once."""
     present = set(ctx.data.get("flags") or ())
     return {"flags": [flag for flag in dict.fromkeys(flags) if flag not in present]}
+
+
+def customer_name(mail: MailView) -> str | None:
+    """The sender's name as far as it can be one; anybody may call themselves "Full Refund Approved"."""
+    return mail.from_name if mail.from_name and is_name(mail.from_name, LANGUAGES.values()) else None

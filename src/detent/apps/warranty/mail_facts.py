@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from detent.apps.warranty.handlers import Handlers
-from detent.apps.warranty.mail_data import mail_of
+from detent.apps.warranty.mail_data import customer_name, mail_of
 from detent.dispatch.prose.fact_kinds import day_of
 from detent.dispatch.prose.facts import Count, Facts, Unit
 
@@ -42,7 +42,7 @@ def mail_facts(handlers: Handlers, step: str, data: Mapping[str, Any]) -> Facts:
         devices=_texts(covered.get("device_name")),
         days=(expires,) if expires else (),
         counts=tuple(Count(getattr(settings, name), unit) for name, unit in _COUNTS if name in needs),
-        names=(mail.from_name, *local) if mail.from_name else tuple(local),
+        names=(*_texts(customer_name(mail)), *local),
         addresses=addresses,
         contacts=tuple(contact.text for contact in settings.contacts),
         sentences=_texts(handlers.own_text(step, data)),

@@ -19,6 +19,7 @@ from detent.apps.warranty.handlers import (
     CHECK,
     CONFIRM,
     DEVICE,
+    IN_SCOPE,
     REDIRECT,
     SERIAL,
     Handlers,
@@ -92,7 +93,7 @@ class Rules:
             yield "SERIAL does not stand in the mail as a serial number. Copy it exactly, or leave it out."
 
     def serial_agrees(self, inputs: Mapping[str, Any], proposal: Proposal) -> Verdict:
-        """The serial is the one code finds, unless the mail has several; a fault is not redirected."""
+        """The serial is the one code finds, unless the mail has several; it goes where code sends it."""
         mail = mail_of({"email": inputs.get("email")})
         extraction, scope = self.handlers.read(mail)
         output = proposal.output if isinstance(proposal.output, Mapping) else {}
@@ -106,10 +107,9 @@ class Rules:
             extraction.serial_number or ""
         ):
             reasons.append("/serial_number is not the one the mail names")
-        hits = scope.hits
-        needs_service = hits.get("fault") or hits.get("safety") or hits.get("warranty")
-        if away and extraction.serial_number and needs_service:
-            reasons.append("/next_state sends a device in need of service away")
+        if away != (scope.kind != IN_SCOPE):
+            where = "sends a mail away that is for us" if away else "keeps a mail that is for others"
+            reasons.append(f"/next_state {where}")
         return Verdict(not reasons, reasons)
 
     # -- 02, 03a --------------------------------------------------------------------------------------------

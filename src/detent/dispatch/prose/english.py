@@ -61,7 +61,10 @@ ENGLISH = LanguageData(
         re.IGNORECASE,
     ),
     times=re.compile(
-        r"(?<!\w)(?:noon|midday|midnight|o['’]clock|decades?|(?:half|quarter)[ ](?:past|to)"
+        r"(?<!\w)(?:noon|midday|midnight|midweek|o['’]clock|decades?|(?:half|quarter)[ ](?:past|to)"
+        r"|Christmas|Easter|New Year\w*|Thanksgiving|(?:in|by|before|after|until|till|over|end of)[ ](?:the[ ])?"
+        r"(?:spring|summer|autumn|winter|holidays?)|first thing|in the (?:morning|afternoon|evening)"
+        r"|from[ ](?:" + "|".join(_ONES.split()[1:13]) + r")[ ](?:to|until|till)"
         r"|(?:within|inside|in|during|under|for)[ ](?:the|this|that)[ ](?:hour|day|week|month|year)"
         r"|(?:at|by|before|after|around|until|till)[ ](?:" + "|".join(_ONES.split()[1:13]) + r")"
         r"(?=[ ]*(?:[.,;:!?)\n]|$|sharp|a\.?m|p\.?m|in[ ]the[ ](?:morning|afternoon|evening))))(?!\w)",
@@ -76,9 +79,10 @@ ENGLISH = LanguageData(
     compounds={"months": "month", "days": "day", "weeks": "week", "years": "year", "hours": "hour",
                "working_days": "(?:working|business)[ -]day"},
     halves={(6, "months"): "half[ ]a[ ]year"},
-    money=r"euros?|eurocents?|dollars?|cents?|pounds?(?:[ ]sterling)?|pence|quid|bucks?|zloty(?:s|ch)?|z[łl]ot(?:y|ych|e)"
+    money=r"euros?|eurocents?|dollars?|cents?|pounds?(?:[ ]sterling)?|pence|quid|bucks?|fivers?|tenners?|zloty(?:s|ch)?|z[łl]ot(?:y|ych|e)"
           r"|francs?|yen|crowns?|bitcoins?",
     greeting=r"hello|hi|hey|dear|good[ ](?:morning|afternoon|evening|day)|greetings",
+    closing=r"regards|wishes|sincerely|faithfully|thanks|thank you|best|cheers",
     generic=frozenset(
         "mr mrs ms miss mx dr prof sir sirs madam customer colleague colleagues there all everyone everybody team "
         "friend friends and again valued ladies gentlemen".split()

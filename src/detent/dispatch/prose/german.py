@@ -63,7 +63,8 @@ GERMAN = LanguageData(
         re.IGNORECASE,
     ),
     times=re.compile(
-        r"(?<!\w)(?:(?:vor|nach)?mittags|Mitternacht|(?:innerhalb|binnen|im[ ]Laufe)[ ](?:der|des|dieser|dieses)[ ]"
+        r"(?<!\w)(?:Weihnachten|Ostern|Neujahr|Pfingsten|(?:im|zum|bis zum|vor dem)[ ](?:Frühling|Sommer|Herbst|Winter)"
+        r"|(?:vor|nach)?mittags|Mitternacht|(?:innerhalb|binnen|im[ ]Laufe)[ ](?:der|des|dieser|dieses)[ ]"
         r"(?:Stunde|Tages|Woche|Monats|Jahres)|(?:halb|viertel[ ](?:vor|nach))[ ](?:" + "|".join(_ONES[2:13]) + r"|eins)"
         r"|(?:" + "|".join(_ONES[1:13]) + r")[ ]Uhr|(?:um|gegen|bis|ab)[ ](?:" + "|".join(_ONES[2:13]) + r"|eins)"
         r"(?=[ ]*(?:[.,;:!?)\n]|$)))(?!\w)",
@@ -80,6 +81,7 @@ GERMAN = LanguageData(
     halves={(6, "months"): "(?:ein[ ])?halbe[sn][ ]Jahr|halbjährige\\w?"},
     money=r"euros?|eurocents?|dollars?|cents?|pfund|franken|zloty|kronen?|rappen",
     greeting=r"hallo|guten[ ](?:tag|morgen|abend)|grüß[ ]gott|moin|servus|sehr[ ]geehrte[rn]?|liebe[r]?|werte[r]?",
+    closing=r"grüßen|grüße|gruß|grüsse[n]?|dank",
     generic=frozenset(
         "herr herrn frau familie dr prof damen und herren kunde kundin kunden team alle zusammen".split()
     ),

@@ -46,6 +46,8 @@ class LanguageData:
     money: str
     """Words for currencies."""
     greeting: str
+    closing: str
+    """The end of a line behind which the sender signs."""
     generic: frozenset[str]
     """Folded words in a greeting that name nobody."""
     titles: str

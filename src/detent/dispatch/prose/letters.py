@@ -40,7 +40,13 @@ def _sound(char: str, before: str) -> bool:
     return not 0x1F100 <= ord(char) <= 0x1F1FF  # letters in boxes, flags
 
 
+_ALIKE = frozenset("ıſĸŉƚ")
+"""Letters of the same ranges that only look like usual ones."""
+
+
 def _latin(char: str) -> bool:
     """Whether a letter is one of European names; phonetic and small capital letters are look-alikes."""
     code = ord(char)
+    if char in _ALIKE:
+        return False
     return 0xC0 <= code <= 0x17F or 0x218 <= code <= 0x21B or 0x1E00 <= code <= 0x1EFF

@@ -12,6 +12,7 @@ from detent.dispatch.prose.language_data import LanguageData
 _CODES = re.compile(
     r"(?<![^\W_])(?:(?i:EUR|USD|PLN|GBP|CHF|CZK)|SEK|NOK|DKK|HUF|RON|BGN|UAH|RUB|JPY|CNY|CAD|AUD|NZD|INR|BTC|ETH)(?![^\W_])"
 )
+_PICTURES = frozenset("💰💴💵💶💷💸🪙")
 _SIGNS = {"EUR": "€", "USD": r"\$", "GBP": "£", "PLN": "zł", "JPY": "¥"}
 
 
@@ -28,5 +29,6 @@ def unexplained(text: str, data: LanguageData) -> Iterator[int]:
     """Signs, codes and words of currencies."""
     if not text.isascii() or "$" in text:
         yield from (i for i, char in enumerate(text) if unicodedata.category(char) == "Sc")
+    yield from (i for i, char in enumerate(text) if char in _PICTURES)
     for pattern in (_CODES, re.compile(rf"(?<!\w)(?:{data.money})(?!\w)", re.IGNORECASE)):
         yield from (match.start() for match in pattern.finditer(text))

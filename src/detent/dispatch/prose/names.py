@@ -12,6 +12,15 @@ _WORD = re.compile(r"[^\W\d_]+")
 _LINES = re.IGNORECASE | re.MULTILINE
 LONGEST_GREETING = 6
 """Words."""
+MOST_NAMES = 4
+"""Words of a person's name."""
+
+
+def is_name(text: str, languages: Iterable[LanguageData]) -> bool:
+    """Whether a text that somebody calls their name may be one: a few words, none of them everyday ones."""
+    words = [folded(word) for word in _WORD.findall(text) if len(word) > 1]
+    everyday = any(word in data.words or word in data.numbers for data in languages for word in words)
+    return 0 < len(words) <= MOST_NAMES and not everyday and not any(char.isdigit() for char in text)
 
 
 def spoken_to(name: str, data: LanguageData) -> frozenset[str]:
@@ -28,7 +37,7 @@ def spoken_to(name: str, data: LanguageData) -> frozenset[str]:
 def strangers(text: str, names: Iterable[str], data: LanguageData) -> Iterator[int]:
     """The offsets of names that are not the customer's."""
     own = frozenset().union(*(spoken_to(name, data) for name in names))
-    for offset, word in (*_greeted(text, data), *_titled(text, data)):
+    for offset, word in (*_greeted(text, data), *_titled(text, data), *_signed(text, data)):
         plain = folded(word)
         if plain not in own and plain not in data.generic and plain not in data.words:
             yield offset
@@ -66,3 +75,11 @@ def _titled(text: str, data: LanguageData) -> Iterator[tuple[int, str]]:
     for match in re.finditer(rf"(?<!\w)(?i:{data.titles})[.]?[ \n]+([^\W\d_]+)", text):
         if match.group(1)[0].isupper():
             yield match.start(1), match.group(1)
+
+
+def _signed(text: str, data: LanguageData) -> Iterator[tuple[int, str]]:
+    """Capitalised words of the signature; a service desk signs as one."""
+    for match in re.finditer(rf"(?:{data.closing})[,.!]?[ ]*\n+([^\n]+)", text, _LINES):
+        for word in _WORD.finditer(match.group(1)):
+            if word.group()[0].isupper():
+                yield match.start(1) + word.start(), word.group()

@@ -51,6 +51,8 @@ def unexplained(text: str, data: LanguageData) -> Iterator[int]:
         unit = re.match(rf"(?:{_GAP}|-)(?:{data.fillers})?(?:{units})(?!\w)", behind, re.IGNORECASE)
         if unit or len(numbers) >= 3:
             yield start
+    roman = rf"(?<!\w)(?-i:[IVXLC]{{2,}})[ -](?:{data.fillers})?(?:{units})(?!\w)"
+    yield from (match.start() for match in re.finditer(roman, text, re.IGNORECASE))
     every = "|".join(sorted(map(re.escape, data.numbers), key=len, reverse=True))
     if compounds:
         for match in re.finditer(rf"(?<!\w)(?:{every})[ -]?(?:{compounds})(?!\w)", text, re.IGNORECASE):

@@ -71,7 +71,9 @@ POLISH = LanguageData(
         re.IGNORECASE,
     ),
     times=re.compile(
-        r"(?<!\w)(?:rok|tydzień|miesiąc|godzinę|dobę|kwadrans\w*|(?:w|samo)[ ]południe|(?:o|do)[ ]północy"
+        r"(?<!\w)(?:nazajutrz|Boż\w+[ ]Narodzeni\w+|świąt|święta\w*|Wielkanoc\w*|roczn\w+|kwartał\w*|wakacj\w+"
+        r"|(?:od|między)[ ](?:" + "|".join(_ORDINALS[:12]) + r")(?:ej|iej|ą|ią)[ ](?:do|a)"
+        r"|rok|tydzień|miesiąc|godzinę|dobę|kwadrans\w*|(?:w|samo)[ ]południe|(?:o|do)[ ]północy"
         r"|(?:przed|po)[ ]połud(?:niem|niu)|w[ ]ciągu[ ]dnia"
         r"|(?:w[ ]ciągu|w[ ]przeciągu|przed[ ]upływem|do|od|po)[ ](?:godzin(?:y|ie)|dob(?:y|ie)|tygodni(?:a|u)"
         r"|miesiąc(?:a|u)|roku)"
@@ -89,10 +91,11 @@ POLISH = LanguageData(
     compounds={"months": "miesięczn\\w+", "days": "dniow\\w+", "weeks": "tygodniow\\w+", "years": "letni\\w*|roczn\\w+",
                "hours": "godzinn\\w+"},
     halves={(6, "months"): "pół[ ]roku|półroczn\\w+"},
-    money=r"euro|eurocent\w*|dolar\w*|cent(?:a|y|ów)?|złot(?:y|e|ego|ych|ówek|ówki|ówkę)|zł|grosz(?:a|e|y)?|funt\w*"
+    money=r"stów\w+|dyszk\w+|euro|eurocent\w*|dolar\w*|cent(?:a|y|ów)?|złot(?:y|e|ego|ych|ówek|ówki|ówkę)|zł|grosz(?:a|e|y)?|funt\w*"
           r"|frank(?:i|ów|a)?|koron(?:a|y)?",
     greeting=r"dzień[ ]dobry|dobry[ ]wieczór|witam|witaj|cześć|hej|szanown[ayie]\w*|drog[ia]|"
              r"(?=pan(?:ie|i)[ ])",
+    closing=r"pozdrawiam\w*(?:[ ]serdecznie)?|poważaniem|pozdrowieniami|szacunku|dziękujemy|dziękuję",
     generic=frozenset(
         "pan pani panie panowie panstwo panstwa panu pana serdecznie wszystkich wszystkim klient kliencie klientko zespol "
         "zespole ponownie i".split()

@@ -134,7 +134,7 @@ def read_object(value: str, option: str) -> Any:
 def read_step_settings(
     modes: Iterable[str] | None, levels: Iterable[str] | None, *, example: str, scope: str = ""
 ) -> dict[tuple[str, ...], Any]:
-    """The settings that `--mode` and `--autonomy` change, each given as STEP=VALUE; `scope` begins the names."""
+    """The settings that `--mode` and `--autonomy` change, as STEP=VALUE; `scope` begins the names."""
     changes: dict[tuple[str, ...], Any] = {}
     for option, key, values in (("--mode", "mode", modes), ("--autonomy", "autonomy", levels)):
         for text in values or ():

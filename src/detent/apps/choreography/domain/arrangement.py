@@ -107,9 +107,7 @@ def colour_scenes(plan: AgentPlan, stage: Stage) -> list[tuple[str, list[Section
 def strobed_percent(plan: AgentPlan, stage: Stage) -> float:
     """Share of the plan's bars that strobe."""
     total = sum(section.bars for section in plan.sections)
-    strobed = sum(
-        section.bars for section in plan.sections if stage.channels(section).shutter in STROBES
-    )
+    strobed = sum(section.bars for section in plan.sections if stage.channels(section).shutter in STROBES)
     return 100 * strobed / total if total else 0.0
 
 

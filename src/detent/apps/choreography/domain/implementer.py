@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 from detent.apps.choreography.domain.arrangement import FAR, conflicts, in_order, pose_changes, uncovered
@@ -42,7 +42,7 @@ def implement(
     failing, automatic = _findings(feedback)
     usable = previous is not None and _fits(previous, plan, stage)
     if previous is not None and usable and TARGET_CONFLICT not in automatic:
-        sections, warnings = list(previous.sections), []
+        sections, warnings = list(previous.sections), list[str]()
     else:
         sections, warnings = _expanded(plan, stage)
     if ALIGNMENT in failing:
@@ -213,7 +213,7 @@ def _covering(sections: list[ImplementationSection], song: Song) -> list[Impleme
     ]
     while inside and (missing := uncovered(inside, song)):
         first = missing[0]
-        last = next(bar for bar in range(first, song.bars + 2) if bar + 1 not in missing[: bar - first + 2])
+        last = next(bar for bar in count(first) if bar + 1 not in missing)
         before = any(section.end_bar == first - 1 for section in inside)
         inside = [
             section.model_copy(update={"end_bar": last})

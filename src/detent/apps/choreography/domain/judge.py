@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from detent.apps.choreography.domain.arrangement import (
     bars_inside,
@@ -175,7 +175,6 @@ def _alignment(show: _Show) -> _Result:
     song, parts = show.song, show.parts
     begun = {section.start_bar for section in song.sections}
     starts = {part.start_bar for part in parts}
-    ends = {part.end_bar + 1 for part in parts}
     findings = []
     hits = 0.0
     for border in song.borders:
@@ -241,7 +240,9 @@ def _energy(show: _Show) -> _Result:
             )
     distance = show.mean(_distance)
     wrong = show.mean(lambda section: section.plan.params.intensity != intensity_for(section.energy))
-    reasoning = f"templates {distance:.1f} from their ranges, {100 * wrong:.0f} % of bars in another intensity"
+    reasoning = (
+        f"templates {distance:.1f} from their ranges, {100 * wrong:.0f} % of bars in another intensity"
+    )
     return _Result(100 - 4 * distance - 80 * wrong, reasoning, findings)
 
 
@@ -266,10 +267,10 @@ def _variety(show: _Show) -> _Result:
             )
         )
     if total > 3:
-        shares = Counter[str]()
+        shares = defaultdict[str, float](float)
         for section in sections:
             for template_id in set(section.plan.templates):
-                shares[template_id] += section.weight  # type: ignore[assignment]  # shares, not counts
+                shares[template_id] += section.weight
         top, share = max(shares.items(), key=lambda item: item[1])
         excess = 100 * share - max(40.0, 100 * max(section.weight for section in sections))
         if excess > 1e-9:
@@ -316,9 +317,7 @@ def _coverage(show: _Show) -> _Result:
         runs = _runs(missing)
         before = [part for part in parts if part.end_bar < missing[0]]
         neighbour = max(before, key=lambda part: part.end_bar).plan_section_name if before else None
-        findings.append(
-            _Finding(3 * percent, f"no section in bars {runs}", f"cover bars {runs}", neighbour)
-        )
+        findings.append(_Finding(3 * percent, f"no section in bars {runs}", f"cover bars {runs}", neighbour))
     pairs = conflicts(show.implementation, show.stage.heads)
     findings += [
         _Finding(
@@ -353,9 +352,10 @@ def _coverage(show: _Show) -> _Result:
 
 def _runs(bars: list[int]) -> str:
     """Bars as text, at most five runs of them."""
-    starts = [bar for bar in bars if bar - 1 not in set(bars)] if len(bars) < 2000 else [bars[0]]
-    ends = [bar for bar in bars if bar + 1 not in set(bars)] if len(bars) < 2000 else [bars[-1]]
-    return ", ".join(f"{start}–{end}" for start, end in zip(starts[:5], ends[:5], strict=True))
+    known = set(bars)
+    starts = [bar for bar in bars if bar - 1 not in known][:5]
+    ends = [bar for bar in bars if bar + 1 not in known][:5]
+    return ", ".join(f"{start}–{end}" for start, end in zip(starts, ends, strict=True))
 
 
 def _shutter_fit(section: _Section) -> float:
@@ -414,7 +414,9 @@ def _color(show: _Show) -> _Result:
         findings.append(_Finding(20 * (least - scenes), text, f"use at least {least} colour scenes"))
     if scenes > 5:
         text = f"{scenes} colour scenes"
-        findings.append(_Finding(15 * (scenes - 5), text, "keep a colour over several sections: 5 scenes at most"))
+        findings.append(
+            _Finding(15 * (scenes - 5), text, "keep a colour over several sections: 5 scenes at most")
+        )
     score = 100 - 20 * max(0, least - scenes) - 15 * max(0, scenes - 5) - 60 * show.mean(cool)
     return _Result(score if total else 0, f"{scenes} colour scenes in {total} sections", findings)
 

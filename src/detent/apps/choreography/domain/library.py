@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeGuard
 
 from detent.apps.choreography.domain.schema import violations
 from detent.apps.choreography.domain.targets import target_sets
@@ -60,20 +60,32 @@ _RANGE = {"lo": _LIGHT, "hi": _LIGHT}
 PARAMETERS: dict[str, dict[str, dict[str, Parameter]]] = {
     "movement": {
         "hold": {},
-        **dict.fromkeys(("sway", "tilt_wave", "circle", "figure8", "snap"), _ADDED),
+        "sway": _ADDED,
+        "tilt_wave": _ADDED,
+        "circle": _ADDED,
+        "figure8": _ADDED,
+        "snap": _ADDED,
         "steps": {"poses": Parameter("poses"), **_CYCLE},
         "ramp": {"poses": Parameter("poses"), "rung_beats": _LENGTH},
     },
     "geometry": {
-        **dict.fromkeys(("together", "mirror", "alternate"), {}),
-        **dict.fromkeys(("fan", "cross", "chevron"), _OPENING),
+        "together": {},
+        "fan": _OPENING,
+        "cross": _OPENING,
+        "chevron": _OPENING,
+        "mirror": {},
+        "alternate": {},
     },
     "dimmer": {
         "level": {"level": _LIGHT},
-        **dict.fromkeys(("breathe", "beat_pulse", "fade_in", "fade_out", "doubling"), _RANGE),
+        "breathe": _RANGE,
+        "beat_pulse": _RANGE,
+        "fade_in": _RANGE,
+        "fade_out": _RANGE,
         "chase": {**_RANGE, "order": Parameter("order")},
+        "doubling": _RANGE,
     },
-}  # fmt: skip
+}
 """The parameters that each movement, geometry and dimmer takes."""
 ORDERS = ("left", "outward")
 _NEEDED = {
@@ -240,10 +252,9 @@ class _Checks:
                 yield self.problem(path, f"The {part} '{chosen}' needs '{name}'.")
         if part == "geometry" and known and not any(all(n in params for n in names) for names in _OPENED):
             yield self.problem(path, f"The geometry '{chosen}' needs 'spread', or 'from' and 'to'.")
-        if {"lo", "hi"} <= params.keys() and _number(params["lo"]) and _number(params["hi"]):
-            if params["lo"] > params["hi"]:
-                message = f"{params['lo']:g} is more light than 'hi', {params['hi']:g}."
-                yield self.problem(below(path, "lo"), message)
+        low, high = params.get("lo"), params.get("hi")
+        if _number(low) and _number(high) and low > high:
+            yield self.problem(below(path, "lo"), f"{low:g} is more light than 'hi', {high:g}.")
 
     def value(self, path: str, name: str, value: Any, parameter: Parameter) -> Iterator[Problem]:
         if parameter.kind == "order":
@@ -266,7 +277,7 @@ class _Checks:
             yield self.problem(path, f"'{name}' must be a number {least} to {parameter.high:g}.")
 
 
-def _number(value: Any) -> bool:
+def _number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

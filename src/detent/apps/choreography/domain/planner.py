@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle
+from itertools import cycle, pairwise
 
 from detent.apps.choreography.domain.arrangement import intensity_for, speed_for
 from detent.apps.choreography.domain.plan import AgentPlan, Channels, Params, SectionPlan
@@ -22,7 +22,13 @@ MIDDLE = ("magenta", "white", "purple", "green", "lime")
 CALM = ("blue", "cyan", "uv", "cool_white", "purple")
 DENSE_GOBOS = ("prism", "stars", "shatter", "abstract")
 LIGHT_GOBOS = ("circles", "clouds", "water", "dots")
-_POSES = {"intro": "SOFT_HOME", "outro": "SOFT_HOME", "breakdown": "CEILING", "build": "FORWARD", "drop": "UP"}
+_POSES = {
+    "intro": "SOFT_HOME",
+    "outro": "SOFT_HOME",
+    "breakdown": "CEILING",
+    "build": "FORWARD",
+    "drop": "UP",
+}
 
 
 @dataclass(slots=True)
@@ -44,8 +50,8 @@ class _Draft:
 def plan_show(song: Song, stage: Stage, feedback: Sequence[Feedback] = (), iteration: int = 1) -> AgentPlan:
     """Plan a show.
 
-    Equal input gives an equal plan. Templates that feedback names in a section are avoided there, and ties are
-    decided otherwise at every iteration.
+    Equal input gives an equal plan. Templates that feedback names in a section are avoided there, and ties
+    are decided otherwise at every iteration.
     """
     drafts = _drafts(song)
     _choose_templates(drafts, stage, _blamed(feedback), iteration)
@@ -104,7 +110,9 @@ def _choose_templates(
     candidates = ids[turn:] + ids[:turn]
     layers = max(1, math.floor(len(drafts) / 2 + 0.5)) if stage.heads > 1 else 0
     rich = {draft.name for draft in _loudest(drafts)[:layers]}
-    uses, percents = Counter[str](), Counter[str]()
+    uses, percents = Counter[str](), defaultdict[str, float](float)
+    # The judge allows a template as much as the longest section needs, and so do its costs.
+    most = max([40.0, *(draft.percent for draft in drafts)])
     before: list[str] = []
     for draft in drafts:
         for role in ("base", "accent") if draft.name in rich else ("base",):
@@ -112,7 +120,7 @@ def _choose_templates(
                 template_id: _cost(stage.library[template_id], draft, role)
                 + 8 * uses[template_id]
                 + 40 * (template_id in before)
-                + 30 * (percents[template_id] + draft.percent > 40)
+                + 30 * (percents[template_id] + draft.percent > most)
                 + 30 * ((draft.name, template_id) in blamed)
                 for template_id in candidates
                 if template_id not in draft.templates
@@ -121,7 +129,7 @@ def _choose_templates(
                 draft.templates.append(min(costs, key=costs.__getitem__))
         for template_id in draft.templates:
             uses[template_id] += 1
-            percents[template_id] += draft.percent  # type: ignore[assignment]  # shares, not counts
+            percents[template_id] += draft.percent
         before = draft.templates
 
 
@@ -153,7 +161,7 @@ def _choose_colours(drafts: list[_Draft]) -> None:
     cuts = [0, *sorted(by_step[: wanted - 1]), len(drafts)]
     turns = {palette: cycle(palette) for palette in (WARM, MIDDLE, CALM)}
     colour = ""
-    for start, end in zip(cuts, cuts[1:], strict=False):
+    for start, end in pairwise(cuts):
         group = drafts[start:end]
         mean = sum(draft.energy * draft.percent for draft in group) / sum(draft.percent for draft in group)
         palette = WARM if any(draft.energy > 70 for draft in group) else MIDDLE if mean >= 40 else CALM
@@ -180,7 +188,7 @@ def _planned(draft: _Draft, pose: str) -> SectionPlan:
         name=draft.name,
         start_bar=draft.section.start_bar,
         end_bar=draft.section.end_bar,
-        section_role=draft.role,  # type: ignore[arg-type]  # pydantic checks it
+        section_role=draft.role,
         energy_level=round(draft.energy, 1),
         templates=tuple(draft.templates),
         params=Params(intensity=intensity_for(draft.energy), speed=speed_for(draft.energy)),
@@ -194,4 +202,5 @@ def _strategy(drafts: list[_Draft]) -> str:
     if not drafts:
         return "the song has no sections"
     loudest = _loudest(drafts)
-    return f"From {loudest[-1].name} ({loudest[-1].energy:.0f}) up to {loudest[0].name} ({loudest[0].energy:.0f})"
+    low, high = loudest[-1], loudest[0]
+    return f"from {low.name} at energy {low.energy:.0f} up to {high.name} at {high.energy:.0f}"

@@ -57,7 +57,9 @@ class _Checks:
 
     def timing(self) -> Iterator[Issue]:
         if not self.plan.sections:
-            yield Issue("error", "timing", f"the plan has no sections; it must cover bars 1–{self.song.bars}.")
+            yield Issue(
+                "error", "timing", f"the plan has no sections; it must cover bars 1–{self.song.bars}."
+            )
             return
         names: set[str] = set()
         for section in self.plan.sections:
@@ -145,7 +147,9 @@ class _Checks:
             name = getattr(section.channels, channel)
             if enabled(channel) and name not in names:
                 default = self.stage.default(channel)
-                yield warning(f"unknown {channel} '{name}', so '{default}' is used. {self.valid(name, names)}")
+                yield warning(
+                    f"unknown {channel} '{name}', so '{default}' is used. {self.valid(name, names)}"
+                )
         if not section.bars:
             return
         energy = self.song.energy(section.start_bar, section.end_bar)
@@ -192,7 +196,9 @@ class _Checks:
                     yield Issue("warning", "variety", message, section.name)
         used = [template_id for section in self.sections for template_id in section.templates]
         if used and len(set(used)) / len(used) < 0.5:
-            message = f"{len(set(used))} different templates in {len(used)} uses; at least half should differ."
+            message = (
+                f"{len(set(used))} different templates in {len(used)} uses; at least half should differ."
+            )
             yield Issue("warning", "variety", message)
 
     def complexity(self) -> Iterator[Issue]:

@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeGuard
 
-from detent.apps.choreography.domain.schema import violations
 from detent.apps.choreography.domain.targets import target_sets
 from detent.apps.choreography.domain.template import Template, TemplateStep
+from detent.apps.choreography.domain.violations import violations
 from detent.apps.choreography.domain.vocabulary import POSES, SECTION_ROLES
 from detent.authoring.document import Document, below, file_bytes, read_document
 from detent.authoring.names import Nearest

@@ -13,8 +13,8 @@ from detent.apps.choreography.domain.arrangement import (
     strobed_percent,
 )
 from detent.apps.choreography.domain.plan import AgentImplementation, AgentPlan
-from detent.apps.choreography.domain.schema import parsed
 from detent.apps.choreography.domain.stage import Stage
+from detent.apps.choreography.domain.violations import parsed
 from detent.flows.refine.evaluation import AutomaticFailure, Category, Rubric
 
 ALIGNMENT = "Musical Alignment"

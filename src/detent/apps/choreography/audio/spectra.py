@@ -38,7 +38,7 @@ class Spectra:
     """Largest absolute sample."""
     duration_s: float
     mel_db: Floats
-    """Power in `MELS` bands, in dB, cut off `RANGE_DB` below the loudest."""
+    """Power in bands, in dB, cut off `RANGE_DB` below the loudest."""
     low_db: Floats
     """Power in each bin below `LOW_HZ`, in the same manner."""
     chroma: Floats
@@ -113,13 +113,26 @@ def _last_marked(blocks: Iterable[Samples]) -> Iterator[tuple[bool, Samples]]:
         yield True, previous
 
 
-def spectra(blocks: Iterable[Samples]) -> Spectra:
+@dataclass(frozen=True, slots=True)
+class Banks:
+    """How bins are gathered, one column each."""
+
+    mels: Floats
+    pitches: Floats
+
+    @classmethod
+    def builtin(cls) -> Banks:
+        """Our own."""
+        return cls(mel_filters(), pitch_filters(100, 4000))
+
+
+def spectra(blocks: Iterable[Samples], banks: Banks | None = None) -> Spectra:
     """Read a whole song."""
+    banks = banks or Banks.builtin()
     window = np.hanning(FRAME + 1)[:-1].astype(np.float32)
-    mels = mel_filters()
     hertz = fft.rfftfreq(FRAME, 1 / RATE).astype(np.float32)
     low = slice(1, int(np.searchsorted(hertz, LOW_HZ)))
-    pitches, basses = pitch_filters(100, 4000), pitch_filters(40, 250)
+    basses = pitch_filters(40, 250)
     rows: list[tuple[Floats, ...]] = []
     samples, peak = 0, 0.0
 
@@ -134,11 +147,11 @@ def spectra(blocks: Iterable[Samples]) -> Spectra:
         magnitude = np.abs(fft.rfft(frames * window, axis=1))
         power = magnitude**2
         total = np.maximum(magnitude.sum(axis=1), FLOOR)
-        pitched = magnitude @ pitches
+        pitched = magnitude @ banks.pitches
         rows.append(
             (
                 _decibel(np.mean(frames * frames, axis=1)),
-                _decibel(power @ mels),
+                _decibel(power @ banks.mels),
                 _decibel(power[:, low]),
                 pitched / np.maximum(pitched.max(axis=1, keepdims=True), 1e-3),
                 magnitude @ basses,

@@ -1,0 +1,43 @@
+"""Beats and harmony by librosa, where it is installed. Its first use in an environment compiles for a while."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from detent.apps.choreography.audio.decoding import RATE
+from detent.apps.choreography.audio.problem import library
+from detent.apps.choreography.audio.rhythm import Rhythm, confidence, line, onsets, tempo
+from detent.apps.choreography.audio.spectra import FRAME, HOP, Banks, Spectra
+
+LATE_S = 0.025
+"""How much later than the sound librosa puts a beat."""
+
+
+def track(spectra: Spectra, bpm: float | None = None) -> Rhythm | None:
+    """Find tempo and beats, as `rhythm.track` does."""
+    librosa = library("librosa", "librosa")
+    # Its onset curve is made from our bands, so that nothing but frames is kept of an hour of music.
+    envelope = librosa.onset.onset_strength(S=spectra.mel_db, sr=RATE, hop_length=HOP)
+    envelope = np.asarray(envelope, np.float64)
+    if not np.isfinite(envelope).all() or envelope.max(initial=0.0) <= 0:
+        return None
+    _, beats = librosa.beat.beat_track(
+        onset_envelope=envelope, sr=RATE, hop_length=HOP, trim=False, units="time", bpm=bpm
+    )
+    beats_s = np.asarray(beats, np.float64) - LATE_S
+    beats_s = beats_s[(beats_s >= 0) & (beats_s < spectra.duration_s)]
+    if len(beats_s) < 2:
+        return None
+    own = onsets(spectra.mel_db)
+    heard = tempo(own)
+    return Rhythm(line(beats_s), beats_s, confidence(own, beats_s), heard[1] if heard else ())
+
+
+
+def banks() -> Banks:
+    """Its mel bands and pitch classes, for `spectra`: what its chroma, MFCC and onsets are made of."""
+    filters = library("librosa", "librosa").filters
+    return Banks(
+        np.asarray(filters.mel(sr=RATE, n_fft=FRAME).T, np.float32),
+        np.asarray(filters.chroma(sr=RATE, n_fft=FRAME).T, np.float32),
+    )

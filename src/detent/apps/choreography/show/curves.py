@@ -1,8 +1,8 @@
 """How the values of one DMX channel during one effect are written for xLights, and evaluated again.
 
-xLights evaluates frame j of N at x = j / (N - 1). A curve of its own has points on a grid of 200 steps of x with
-straight lines between them, so up to 101 frames can be met exactly, jumps included; of longer effects, the
-frame at a jump may fall between two points.
+xLights evaluates frame j of N at x = j / (N - 1). A custom curve has points on a grid of 200 steps of x with
+straight lines between them, so up to 101 frames can be met exactly, jumps included; in longer effects the frame
+behind a jump may fall between two points.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 GRID = 200
 """Steps of x in a curve."""
 TOLERANCE = 0.45
-"""DMX by which a frame may be off, so that it is off by one at most once it is a whole number, rounded or cut."""
+"""DMX by which a frame may be off: rounded or cut to a whole number, it is then off by one at most."""
 STEEPEST = 8.0
 """DMX between two frames that no movement makes: more is a jump, if it is also twice what is around it."""
 
@@ -33,7 +34,7 @@ def frame_places(frames: int) -> Values:
 
 
 def described(values: Values, channel: int) -> tuple[int, str]:
-    """A slider's value and a curve's text for the values of a channel; of the two, one is always empty or 0."""
+    """A slider's value, and a curve's text: one of the two is always 0 or empty."""
     return _described(np.asarray(values, dtype=np.float32).tobytes(), channel)
 
 
@@ -161,6 +162,6 @@ def _points(text: str) -> tuple[Sequence[float], Sequence[float]]:
     if any(len(pair) != 2 or not 0 <= pair[1] <= 1 for pair in pairs):
         raise ValueError("points are 'x:y', y from 0 to 1")
     x, y = zip(*pairs, strict=True)
-    if x[0] != 0 or x[-1] != 1 or any(after <= before for before, after in zip(x, x[1:], strict=False)):
+    if x[0] != 0 or x[-1] != 1 or any(after <= before for before, after in pairwise(x)):
         raise ValueError("x must rise from 0.000 to 1.000")
     return x, y

@@ -62,7 +62,8 @@ class Fixture(Part):
     channel_count: int = Field(16, ge=1, le=MOST_CHANNELS)
     dmx_mapping: dict[str, int] = Field(
         default_factory=lambda: {
-            "pan": 1, "pan_fine": 2, "tilt": 3, "tilt_fine": 4, "dimmer": 6, "shutter": 7, "color": 8, "gobo": 9,
+            "pan": 1, "pan_fine": 2, "tilt": 3, "tilt_fine": 4,
+            "dimmer": 6, "shutter": 7, "color": 8, "gobo": 9,
         }
     )  # fmt: skip
     """Channel by role; channels count from 1."""
@@ -372,11 +373,11 @@ def check_layout(rig: Rig, rgbeffects_path: Path) -> None:
     problems = [
         Problem(
             "",
-            f"{fixture.fixture_id}: xLights has no model '{fixture.xlights_model_name}' in {rgbeffects_path}.",
+            f"{fixture.fixture_id}: the layout has no model '{fixture.xlights_model_name}'.",
             suggestions=tuple(get_close_matches(fixture.xlights_model_name, models, n=3)),
         )
         for fixture in rig.fixtures
         if fixture.xlights_model_name not in models
     ]
     if problems:
-        raise DocumentError("The rig does not fit the layout", problems)
+        raise DocumentError(f"The layout {rgbeffects_path}", problems)

@@ -7,6 +7,7 @@ anew.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -281,7 +282,7 @@ def _glide_between(
         return
     borders = np.flatnonzero((np.diff(active) != 0) | (np.diff(turns) != 0)) + 1
     edges = [*borders.tolist(), len(active)]
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         transitions = (steps[active[start]].entry_transition, steps[active[start - 1]].exit_transition)
         length = max(change.duration_bars if change.mode == "glide" else 0 for change in transitions)
         if length > 0:

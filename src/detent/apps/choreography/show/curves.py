@@ -33,7 +33,7 @@ def frame_places(frames: int) -> Values:
     return np.arange(frames) / (frames - 1) if frames > 1 else np.zeros(1)
 
 
-def described(values: Values, channel: int) -> tuple[int, str]:
+def described(values: NDArray[np.float32] | Values, channel: int) -> tuple[int, str]:
     """A slider's value, and a curve's text: one of the two is always 0 or empty."""
     return _described(np.asarray(values, dtype=np.float32).tobytes(), channel)
 

@@ -1,7 +1,7 @@
 """Writes a show as an xLights sequence, alone or into a base sequence whose other parts stay as they are.
 
-A sequence of our own is a base with nothing in it: both go through the same merge, which replaces bytes of ours
-and leaves all others untouched. Equal input gives equal bytes; merging into our own output changes none.
+A sequence of our own is a base with nothing in it: both go through the same merge, which replaces bytes of
+ours and leaves all others untouched. Equal input gives equal bytes; merging into our own output changes none.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.metadata import version
 from itertools import pairwise
 from pathlib import PurePath
 
+from detent import __version__
 from detent.apps.choreography.domain.plan import AgentImplementation, AgentPlan, SectionPlan
 from detent.apps.choreography.domain.song import Song
 from detent.apps.choreography.show.curves import GRID, described
@@ -70,8 +70,8 @@ class Base:
         missing += [] if self.tree.frame_ms else ["sequenceTiming"]
         if missing:
             raise SequenceRefused(
-                f"The head of the base sequence lacks a usable {', '.join(missing)}. Open it in xLights, choose "
-                f"the media file in its settings, save it and use that file."
+                f"The head of the base sequence lacks a usable {', '.join(missing)}. Open it in xLights, "
+                f"choose the media file in its settings, save it and use that file."
             )
 
     @property
@@ -123,8 +123,8 @@ def write(
         base = Base(_blank(song, implementation, rendering, media, head or {}, xlights_version))
     elif base.frame_ms != rendering.frame_ms:
         raise ConfigurationError(
-            f"The base sequence has frames of {base.frame_ms} ms, the show was rendered in {rendering.frame_ms} "
-            f"ms. Render it in {base.frame_ms} ms."
+            f"The base sequence has frames of {base.frame_ms} ms, the show was rendered in "
+            f"{rendering.frame_ms} ms. Render it in {base.frame_ms} ms."
         )
     frames = min(rendering.frames, base.duration_ms // base.frame_ms)
     written = _Merge(base.tree, base.source, rendering.frame_ms, frames)
@@ -161,7 +161,7 @@ def _blank(
         "song": PurePath(media.replace("\\", "/")).stem,
         **chosen,
         "version": xlights_version,
-        "comment": f"{MADE_BY}{version('detent')}, {hashlib.sha256(plain.encode()).hexdigest()[:12]}",
+        "comment": f"{MADE_BY}{__version__}, {hashlib.sha256(plain.encode()).hexdigest()[:12]}",
         "sequenceTiming": f"{rendering.frame_ms} ms",
         "sequenceType": "Media",
         "mediaFile": media,
@@ -360,8 +360,10 @@ class _Edits:
                 self.put(section.inner - 2, section.inner, f">{inside}\n  </{tag}>")
             return
         for node in drop:
-            before = self.source[: node.start]
-            self.put(len(before.rstrip()), node.end, "")
+            start = node.start
+            while self.source[start - 1 : start].isspace():
+                start -= 1
+            self.put(start, node.end, "")
         gone = {id(node) for node in drop}
         kept = [node for node in section.children if id(node) not in gone]
         timing = [node for node in kept if node.attributes.get("type") == "timing"]

@@ -1,0 +1,1 @@
+"""The timeline of a show, drawn as SVG and PNG."""

@@ -49,17 +49,8 @@ class Show(NamedTuple):
     request: Mapping[str, Any]
     """Prepared, with the analysis, if the song could be measured."""
     result: OrchestratorResult
-    machine: OrchestrationStateMachine
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether the song could be measured."""
-        return "audio" in self.request
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether there is an implementation to be shown."""
-        return self.is_measured and self.result.implementation is not None
+    machine: OrchestrationStateMachine | None = None
+    """None of a show made in a plain loop."""
 
     @property
     def plan(self) -> AgentPlan:
@@ -181,8 +172,8 @@ CONTENT: dict[str, Callable[[Show], bytes]] = {
     "evaluation": lambda show: text(evaluation(show)),
     "base": lambda show: text(base_fingerprint(show)),
     "result": lambda show: text(final(show)),
-    "metrics": lambda show: f"{show.machine.format_metrics_report()}\n".encode(),
-    "state_machine": lambda show: text(show.machine.to_dict()),
+    "metrics": lambda show: f"{show.result.metrics['report']}\n".encode(),
+    "state_machine": lambda show: text(None if show.machine is None else show.machine.to_dict()),
     "sequence": sequence,
     "svg": partial(picture, kind="svg"),
     "png": partial(picture, kind="png"),
@@ -234,22 +225,28 @@ def write_tool(open_store: OpenStore) -> Tool:
         """Write one file of a light show."""
         async with open_store() as store:
             show = await show_of(store, call.run_id)
-        return await asyncio.to_thread(_write, show, what, Path(path))
+        try:
+            return await asyncio.to_thread(written, show, what, Path(path))
+        except OSError as error:
+            raise ToolError("write_failed", f"{path} cannot be written: {error.strerror}.") from error
+        except ConfigurationError as error:
+            raise ToolError("refused", str(error)) from error
 
     return Tool(WRITE, write, idempotent=True, wants_call=True, description="Write one file of a light show.")
 
 
-def _write(show: Show, what: str, path: Path) -> dict[str, Any]:
-    output = Output.from_plain(show.request["output"])
+def written(show: Show, what: str, path: Path) -> dict[str, Any]:
+    """Write one file of a show, unless it is there already.
+
+    Raises:
+        OSError: it cannot be written.
+        ConfigurationError: a sequence is there that must not be overwritten, or the song has changed.
+    """
     content = CONTENT[what](show)
-    try:
-        current = path.read_bytes() if path.is_file() else None
-        if current != content:
-            if what == "sequence":
-                output.check()
-            write_file(path, content)
-    except OSError as error:
-        raise ToolError("write_failed", f"{path} cannot be written: {error.strerror}.") from error
+    if not path.is_file() or path.read_bytes() != content:
+        if what == "sequence":
+            Output.from_plain(show.request["output"]).check()
+        write_file(path, content)
     return {"path": str(path), "bytes": len(content)}
 
 

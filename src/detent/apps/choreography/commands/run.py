@@ -11,7 +11,9 @@ from detent.apps.choreography.app import APP
 from detent.cli.options import NewId, Options, takes
 
 if TYPE_CHECKING:
-    pass
+    from detent.apps.choreography.job import Job
+    from detent.cli.workspace import Workspace
+    from detent.engine.ports import Tape
 
 SongFile = Annotated[Path | None, typer.Argument(metavar="[SONG]", help="A song: wav, flac, ogg or mp3.")]
 Analyser = Annotated[
@@ -162,3 +164,9 @@ async def _drive(
 
 async def _loop(options: Options, job: Job) -> int:
     """Make the show in a plain loop: nothing is kept, and nothing can be resumed."""
+    from detent.apps.choreography.commands.ending import exit_code, tell_result
+    from detent.apps.choreography.orchestrator import looped
+
+    result = await looped(job)
+    tell_result(result, options)
+    return exit_code(result)

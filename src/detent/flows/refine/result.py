@@ -143,7 +143,9 @@ async def result_of(engine: Engine, run_id: str) -> OrchestratorResult:
     machine = OrchestrationStateMachine.from_journal(entries, max_iterations=data.settings.max_iterations)
     attempts = _with_costs(data.attempts(), entries)
     hold = next(iter(run.holds.values()), None)
-    error = run.error if hold is None else f"The run waits: {hold.question or hold.why} {_about(hold)}".strip()
+    error = run.error
+    if hold is not None:
+        error = f"The run waits: {hold.question or hold.why} {_about(hold)}".strip()
     return result_with(
         OrchestratorResult(
             status_of(run.status, run.reason), run_id, run.state, run.reason,

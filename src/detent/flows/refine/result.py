@@ -15,7 +15,7 @@ from detent.flows.refine.state_machine import OrchestrationState as State
 from detent.flows.refine.state_machine import OrchestrationStateMachine
 from detent.flows.refine.token_budget import report_of_run
 from detent.kernel.budget import Spend
-from detent.kernel.entries import EffectDone, Entry, Moved
+from detent.kernel.entries import EffectDone, Entry, Held, Moved
 from detent.kernel.plain import to_plain
 from detent.kernel.status import Status
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from detent.engine.finishing import Ending
 
 ResultStatus = Literal["success", "incomplete", "failed"]
-_PARTS = {"planning": "plan", "validating": "validate", "implementing": "implement", "judging": "judge"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +142,10 @@ async def result_of(engine: Engine, run_id: str) -> OrchestratorResult:
     data = RunData(run.data, own)
     machine = OrchestrationStateMachine.from_journal(entries, max_iterations=data.settings.max_iterations)
     attempts = _with_costs(data.attempts(), entries)
-    waits = next(iter(run.holds.values()), None)
-    error = run.error if waits is None else f"The run waits: {waits.question or waits.why}"
+    hold = next(iter(run.holds.values()), None)
+    error = run.error
+    if hold is not None:
+        error = f"The run waits: {hold.question or hold.why} {_about(hold)}".strip()
     return result_with(
         OrchestratorResult(
             status_of(run.status, run.reason), run_id, run.state, run.reason,
@@ -193,25 +194,28 @@ def _visits(entries: Sequence[Entry]) -> Iterator[tuple[str, Spend]]:
 
 
 def _with_costs(attempts: Sequence[Attempt], entries: Sequence[Entry]) -> list[Attempt]:
-    """Attempts with the tokens, times and executors that the journal has."""
-    costs: dict[int, tuple[int, float, dict[str, str]]] = {}
+    """Attempts with the tokens and times that the journal has."""
+    costs: dict[int, tuple[int, float]] = {}
     number = 1
     for entry in entries:
         body = entry.body
-        if not isinstance(body, Moved) or (part := _PARTS.get(body.frm)) is None:
+        if not isinstance(body, Moved) or body.frm not in _STAGES:
             continue
-        tokens, seconds, executors = costs.get(number, (0, 0.0, {}))
-        if part not in executors and body.by in ("agent", "handler"):
-            executors = {**executors, part: "agent" if body.by == "agent" else "code"}
-        costs[number] = tokens + body.spend.tokens, seconds + body.duration, executors
-        closes = body.to == State.PLANNING.value or (part == "judge" and body.to == State.IMPLEMENTING.value)
-        number += closes
+        tokens, seconds = costs.get(number, (0, 0.0))
+        costs[number] = tokens + body.spend.tokens, seconds + body.duration
+        judged = body.frm == State.JUDGING.value
+        number += body.to == State.PLANNING.value or (judged and body.to == State.IMPLEMENTING.value)
     return [
-        replace(attempt, tokens=cost[0], duration_s=cost[1], executors=cost[2])
-        if (cost := costs.get(attempt.iteration)) is not None
-        else attempt
+        replace(attempt, tokens=costs[attempt.iteration][0], duration_s=costs[attempt.iteration][1])
         for attempt in attempts
     ]
+
+
+def _about(hold: Held) -> str:
+    """Which effect a run waits for, by its short arguments: a path, say."""
+    args = hold.about.get("args") if isinstance(hold.about, Mapping) else None
+    shown = [f"{name}={value}" for name, value in (args or {}).items() if len(str(value)) <= 200]
+    return f"({', '.join(shown)})" if shown else ""
 
 
 def _files(entries: Sequence[Entry]) -> tuple[str, ...]:

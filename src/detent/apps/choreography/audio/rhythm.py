@@ -136,6 +136,13 @@ def line(beats_s: Curve) -> float:
     return float(60 / np.polyfit(np.arange(len(beats_s)), beats_s, 1)[0])
 
 
+def period_tempo(beats_s: Curve) -> float:
+    """Tempo of the middle interval: unlike that of a line, no slip of the tracker moves it."""
+    intervals = np.sort(np.diff(beats_s))
+    quarter = len(intervals) // 4
+    return float(60 / intervals[quarter : len(intervals) - quarter].mean())
+
+
 def confidence(envelope: Curve, beats_s: Curve) -> float:
     """How much of the onsets lies on the beats rather than between them, 0 to 1."""
     if len(beats_s) < 2:
@@ -160,4 +167,4 @@ def track(spectra: Spectra, bpm: float | None = None) -> Rhythm | None:
     beats_s = beats_s[(beats_s >= 0) & (beats_s < spectra.duration_s)]
     if len(beats_s) < 2:
         return None
-    return Rhythm(line(beats_s), beats_s, confidence(envelope, beats_s), candidates)
+    return Rhythm(period_tempo(beats_s), beats_s, confidence(envelope, beats_s), candidates)

@@ -165,7 +165,7 @@ def _body(
         method = "config" if beats_per_bar else "assumed"
         meter = bars.Meter(beats_per_bar or 4, 0, 0.0, method)
     else:
-        beats_s, meter = bars.downbeats(heard, rhythm.beats_s, beats_per_bar)
+        beats_s, meter = bars.downbeats(heard, rhythm.tempo_bpm, beats_per_bar)
         tempo = line(beats_s) if len(beats_s) > 1 else rhythm.tempo_bpm
     downs = np.arange(meter.phase, len(beats_s), meter.beats_per_bar)
     bars_s = bars.bar_starts(beats_s[downs], meter.beats_per_bar * 60 / tempo, length)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import uniform_filter1d
+from scipy.ndimage import gaussian_filter1d, uniform_filter1d
 
 from detent.apps.choreography.audio.spectra import FRAMES_PER_S, Spectra
 
@@ -18,6 +18,8 @@ CENTRE, SPREAD = 120.0, 0.9
 """The usual tempo, and its standard deviation in octaves."""
 TIGHTNESS = 100.0
 """What a beat away from the expected place costs: this times the squared logarithm of the interval's ratio."""
+FINER = 4
+"""Parts of a frame in which beats are placed."""
 RELATIONS = {"half": 0.5, "double": 2.0, "two_thirds": 2 / 3}
 """Tempi that a listener may find instead."""
 ATTACK_S = 0.0
@@ -56,87 +58,89 @@ def _prior(bpm: Curve) -> Curve:
     return np.exp(-0.5 * (np.log2(bpm / CENTRE) / SPREAD) ** 2)
 
 
-def _value(curve: Curve, place: float) -> float:
-    return float(np.interp(place, np.arange(len(curve)), curve))
-
-
 def tempo(envelope: Curve) -> tuple[float, tuple[tuple[str, float, float], ...]] | None:
-    """The likeliest tempo and its relatives; None where nothing repeats."""
-    longest = int(np.ceil(60 * FRAMES_PER_S / SLOWEST))
-    curve = autocorrelation(envelope, 2 * longest + 2)
-    if len(curve) < longest + 2 or curve[0] <= 0:
-        return None
-    lags = np.arange(int(60 * FRAMES_PER_S / FASTEST), longest + 1)
-    weighted = np.maximum(curve[lags], 0) * _prior(60 * FRAMES_PER_S / lags)
-    best = int(lags[weighted.argmax()])
-    if weighted.max() <= 0:
-        return None
-    before, here, after = curve[best - 1], curve[best], curve[best + 1]
-    bend = before - 2 * here + after
-    lag = best + (0.5 * (before - after) / bend if bend < 0 and abs(before - after) < -bend else 0.0)
-    bpm = 60 * FRAMES_PER_S / lag
+    """The likeliest tempo and its relatives; None where nothing repeats.
 
-    def score(factor: float) -> float:
-        relative = np.asarray(bpm * factor)
-        return max(0.0, _value(curve, lag / factor)) * float(_prior(relative))
+    A beat repeats after itself, after half of itself and after four. Two thirds of it, which it is mistaken for
+    otherwise, do not.
+    """
+    longest = 60 * FRAMES_PER_S / SLOWEST
+    curve = autocorrelation(envelope, 4 * int(longest) + 8)
+    if len(curve) < 2 * longest or curve[0] <= 0:
+        return None
+    places = np.arange(len(curve))
 
-    chosen = score(1.0)
+    def score(bpm: Curve) -> Curve:
+        lag = 60 * FRAMES_PER_S / bpm
+        repeats = sum(
+            (np.interp(lag * times, places, curve, right=0.0) for times in (0.5, 1, 4)), np.zeros(len(bpm))
+        )
+        return np.asarray(np.maximum(repeats, 0.0) * _prior(bpm) / curve[0])
+
+    tempi = np.geomspace(SLOWEST, FASTEST, 1201)
+    scores = score(tempi)
+    best = int(scores.argmax())
+    if scores[best] <= 0:
+        return None
+    bpm = float(tempi[best])
+    if 0 < best < len(tempi) - 1:
+        before, here, after = scores[best - 1 : best + 2]
+        bend = before - 2 * here + after
+        bpm *= float((tempi[1] / tempi[0]) ** (0.5 * (before - after) / bend if bend < 0 else 0.0))
     return bpm, tuple(
-        (name, bpm * factor, score(factor) / chosen if chosen > 0 else 0.0)
-        for name, factor in RELATIONS.items()
+        (relation, bpm * factor, float(score(np.array([bpm * factor]))[0] / scores[best]))
+        for relation, factor in RELATIONS.items()
     )
 
 
-def beat_frames(envelope: Curve, bpm: float) -> NDArray[np.intp]:
-    """The chain of frames with the strongest onsets at the most even distance (dynamic programming)."""
-    period = 60 * FRAMES_PER_S / bpm
-    # Onsets are smoothed over a part of the beat: a beat slightly off the grid still counts.
-    spread = np.arange(-round(period), round(period) + 1)
-    bell = np.exp(-0.5 * (spread * 32 / period) ** 2)
+def chain(envelope: Curve, bpm: float) -> Curve:
+    """The seconds with the strongest onsets at the most even distance (dynamic programming).
+
+    Frames are divided by `FINER`: a period that is no whole number of frames would else lose its place wherever
+    the song pauses.
+    """
     scale = envelope.std()
-    if scale <= 0:
-        return np.zeros(0, np.intp)
-    strength = np.convolve(envelope / scale, bell, "same")[: len(envelope)]
-    # `same` is as long as the longer of the two.
-    if len(strength) > len(envelope) or len(envelope) < len(bell):
-        strength = np.convolve(envelope / scale, bell)[round(period) : round(period) + len(envelope)]
+    period = 60 * FRAMES_PER_S * FINER / bpm
+    if scale <= 0 or len(envelope) * FINER < 2 * period:
+        return np.zeros(0)
+    fine = np.interp(np.arange(len(envelope) * FINER) / FINER, np.arange(len(envelope)), envelope / scale)
+    # An onset slightly off the grid still counts.
+    strength = gaussian_filter1d(fine, period / 32, mode="constant")
+    strength /= strength.std()
     back = np.arange(-round(2 * period), -round(period / 2) + 1)
     cost = -TIGHTNESS * np.log(-back / period) ** 2
-    total = np.zeros(len(strength))
+    lead = -int(back[0])
+    total = np.zeros(lead + len(strength))
     link = np.full(len(strength), -1)
     threshold, started = 0.01 * strength.max(), False
-    padded = np.concatenate((np.zeros(-back[0]), total))
-    for frame, value in enumerate(strength):
-        options = padded[frame : frame + len(back)] + cost
+    for frame, value in enumerate(strength.tolist()):
+        options = total[frame : frame + len(back)] + cost
         best = int(options.argmax())
-        padded[frame - back[0]] = value + options[best]
-        if started or value >= threshold:
-            started = True
+        total[frame + lead] = value + options[best]
+        started = started or value >= threshold
+        if started:
             link[frame] = frame + back[best]
-    total = padded[-back[0] :]
-    inner = np.flatnonzero((total[1:-1] > total[:-2]) & (total[1:-1] >= total[2:])) + 1
-    if not len(inner):
-        return np.zeros(0, np.intp)
-    strong = inner[total[inner] * 2 > np.median(total[inner])]
-    chain = [int(strong[-1])]
-    while (before := int(link[chain[-1]])) >= 0:
-        chain.append(before)
-    return np.array(chain[::-1], np.intp)
-
-
-def refined(envelope: Curve, frames: NDArray[np.intp]) -> Curve:
-    """Beats in seconds, each between its frames where a parabola through the onset has its top."""
-    frames = frames[(frames > 0) & (frames < len(envelope) - 1)]
-    before, here, after = envelope[frames - 1], envelope[frames], envelope[frames + 1]
-    bend = before - 2 * here + after
-    top = (bend < 0) & (here >= before) & (here >= after)
-    shift = np.where(top, 0.5 * (before - after) / np.where(top, bend, 1.0), 0.0)
-    return (frames + shift) / FRAMES_PER_S
+    total = total[lead:]
+    peaks = np.flatnonzero((total[1:-1] > total[:-2]) & (total[1:-1] >= total[2:])) + 1
+    if not len(peaks):
+        return np.zeros(0)
+    strong = peaks[total[peaks] * 2 > np.median(total[peaks])]
+    places = [int(strong[-1])]
+    while (before := int(link[places[-1]])) >= 0:
+        places.append(before)
+    return np.array(places[::-1]) / (FRAMES_PER_S * FINER)
 
 
 def line(beats_s: Curve) -> float:
     """Tempo of a straight line through the beats, in BPM."""
     return float(60 / np.polyfit(np.arange(len(beats_s)), beats_s, 1)[0])
+
+
+def period_tempo(beats_s: Curve) -> float:
+    """Tempo of the middle interval: unlike that of a line, no slip of the tracker moves it."""
+    intervals = np.sort(np.diff(beats_s))
+    quarter = len(intervals) // 4
+    return float(60 / intervals[quarter : len(intervals) - quarter].mean())
 
 
 def confidence(envelope: Curve, beats_s: Curve) -> float:
@@ -159,9 +163,8 @@ def track(spectra: Spectra, bpm: float | None = None) -> Rhythm | None:
     if heard is None and bpm is None:
         return None
     candidates = heard[1] if heard else ()
-    frames = beat_frames(envelope, bpm or (heard[0] if heard else CENTRE))
-    beats_s = refined(envelope, frames) + ATTACK_S
+    beats_s = chain(envelope, bpm or (heard[0] if heard else CENTRE)) + ATTACK_S
     beats_s = beats_s[(beats_s >= 0) & (beats_s < spectra.duration_s)]
     if len(beats_s) < 2:
         return None
-    return Rhythm(line(beats_s), beats_s, confidence(envelope, beats_s), candidates)
+    return Rhythm(period_tempo(beats_s), beats_s, confidence(envelope, beats_s), candidates)

@@ -17,7 +17,6 @@ from detent.apps.choreography.domain.arrangement import (
     intensity_for,
     layered,
     pose_changes,
-    strobed_percent,
     uncovered,
 )
 from detent.apps.choreography.domain.plan import (
@@ -370,7 +369,7 @@ def _shutter_fit(section: _Section) -> float:
 
 
 def _shutter(show: _Show) -> _Result:
-    percent = strobed_percent(show.plan, show.stage)
+    percent = 100 * show.mean(lambda section: section.channels.shutter in STROBES)
     findings = []
     for section in show.sections:
         fit = _shutter_fit(section)

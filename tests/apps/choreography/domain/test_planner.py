@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from detent.apps.choreography.domain.arrangement import conflicts, strobed_percent
 from detent.apps.choreography.domain.implementer import implement
 from detent.apps.choreography.domain.judge import judge
-from detent.apps.choreography.domain.library import load_library
+from detent.apps.choreography.domain.library import Library, load_library
 from detent.apps.choreography.domain.planner import plan_show
 from detent.apps.choreography.domain.stage import Stage
 from detent.apps.choreography.domain.validation import validate
@@ -101,9 +102,7 @@ def test_intensity_speed_and_shutter_follow_the_thresholds() -> None:
 
 def test_colours_come_in_groups_cut_at_the_largest_steps() -> None:
     """3.7, rule 5: warm where a section is loud, else by the mean; the lists are taken in turn."""
-    song = song_of(
-        ("intro", 8, 20), ("verse", 8, 25), ("chorus", 8, 80), ("verse", 8, 50), ("verse", 8, 45), ("chorus", 8, 85)
-    )  # fmt: skip
+    song = song_of(*(("verse", 8, energy) for energy in (20, 25, 80, 50, 45, 85)))
     assert [s.channels.color for s in plan_show(song, STAGE).sections] == [
         "blue", "blue", "red", "red", "red", "orange",
     ]  # fmt: skip
@@ -135,10 +134,6 @@ def test_a_template_that_feedback_names_in_a_section_is_avoided_there() -> None:
 
 def test_ties_are_decided_by_id_and_otherwise_on_a_replan() -> None:
     """3.7, rule 2: ids rotated by the iteration."""
-    from dataclasses import replace
-
-    from detent.apps.choreography.domain.library import Library
-
     twin = load_library()["tide_tilt"]
     library = Library({name: twin.model_copy(update={"template_id": name}) for name in ("a", "b", "c")})
     song = song_of(("verse", 8, 30))
@@ -149,10 +144,6 @@ def test_ties_are_decided_by_id_and_otherwise_on_a_replan() -> None:
 
 def test_a_library_of_one_template_still_gives_a_plan() -> None:
     """A section cannot have one template twice."""
-    from dataclasses import replace
-
-    from detent.apps.choreography.domain.library import Library
-
     only = Library({"slow_fan": load_library()["slow_fan"]})
     plan = plan_show(WORKED, replace(STAGE, library=only))
     assert Counter(section.templates for section in plan.sections) == {("slow_fan",): 3}

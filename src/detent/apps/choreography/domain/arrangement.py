@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import NamedTuple, TypeVar
 
 from detent.apps.choreography.domain.plan import (
@@ -27,20 +27,15 @@ def in_order(sections: Iterable[S]) -> list[S]:
     return sorted((section for section in sections if section.bars), key=lambda section: section.start_bar)
 
 
-def overlap(first: S, second: S) -> bool:
-    """True if two sections share a bar."""
-    return first.start_bar <= second.end_bar and second.start_bar <= first.end_bar
-
-
 def layered(plan: AgentPlan) -> list[SectionPlan]:
     """The sections with two or more templates, or that share a bar with another section."""
-    sections = in_order(plan.sections)
-    return [
-        section
-        for section in sections
-        if len(section.templates) > 1
-        or any(other is not section and overlap(section, other) for other in sections)
-    ]
+    sections, end, layers = in_order(plan.sections), 0, []
+    for section, following in zip_longest(sections, sections[1:]):
+        shared = section.start_bar <= end or (following and following.start_bar <= section.end_bar)
+        if shared or len(section.templates) > 1:
+            layers.append(section)
+        end = max(end, section.end_bar)
+    return layers
 
 
 def bars_inside(section: SectionPlan | ImplementationSection, song: Song) -> int:

@@ -1,7 +1,7 @@
 """What agents are shown of a song and a stage, and what they must answer: briefs, JSON Schemas, parsing.
 
-A brief counts in bars, never in milliseconds or channel values, and fits a prompt: at most 12 KiB of JSON. The
-schemas close every vocabulary, and say in words what would be an error.
+A brief counts in bars, never in milliseconds or channel values, and fits a prompt: at most 12 KiB of JSON.
+The schemas close every vocabulary, and say in words what would be an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from detent.apps.choreography.domain.rubric import (
     VARIETY,
 )
 from detent.apps.choreography.domain.song import Song
-from detent.apps.choreography.domain.stage import Stage
+from detent.apps.choreography.domain.stage import CHANNEL_NAMES, Stage
 from detent.apps.choreography.domain.targets import target_sets
 from detent.apps.choreography.domain.template import Template
 from detent.apps.choreography.domain.validation import ERRORS
@@ -152,7 +152,24 @@ def _heads(stage: Stage) -> dict[str, Any]:
 
 
 def _stage(stage: Stage) -> dict[str, Any]:
-    return {**_heads(stage), "templates": [_template(template) for template in stage.library.values()]}
+    return {
+        **_heads(stage),
+        "templates": [_template(template) for template in stage.library.values()],
+        **{f"{channel}s": _choices(channel, stage) for channel in CHANNEL_NAMES},
+    }
+
+
+def _choices(channel: str, stage: Stage) -> str:
+    """The names of a channel with what counts about them, or that it is not chosen."""
+    if not stage.features.enabled(channel):
+        return f"not in use: always {stage.default(channel)}"
+    if channel == "shutter":
+        return "energy 1-10: " + ", ".join(f"{name} {value.energy}" for name, value in SHUTTERS.items())
+    if channel == "gobo":
+        return "density 1-10: " + ", ".join(f"{name} {value.density}" for name, value in GOBOS.items())
+    moods = ("warm", "cool", "neutral")
+    by_mood = {mood: [name for name, value in COLOURS.items() if value.mood == mood] for mood in moods}
+    return "; ".join(f"{mood}: {', '.join(names)}" for mood, names in by_mood.items())
 
 
 def _template(template: Template) -> str:
@@ -216,7 +233,7 @@ def _fitted(brief: dict[str, Any], song: Song, feedback: str) -> dict[str, Any]:
 def plan_schema(stage: Stage) -> dict[str, Any]:
     """The JSON Schema of a plan, its vocabularies closed and the errors in words."""
     schema = _schema_of(AgentPlan)
-    schema["description"] = "A light show in bars. Errors: a plan is refused unless " + " ".join(ERRORS)
+    schema["description"] = "A light show in bars. A plan that breaks a rule is refused: " + " ".join(ERRORS)
     schema["required"] = ["sections"]
     schema["properties"]["sections"] |= {"minItems": 1}
     definitions = schema["$defs"]
@@ -241,8 +258,8 @@ def implementation_schema(stage: Stage) -> dict[str, Any]:
     """The JSON Schema of an implementation."""
     schema = _schema_of(AgentImplementation)
     schema["description"] = (
-        "A plan on heads. An error is a target that does not exist, and two sections with a head in common in "
-        "the same bar. Every bar of the song has a section; none ends after the song."
+        "A plan on heads. Every target exists, and no two sections have a head in common in the same bar. "
+        "Every bar of the song has a section; none ends after the song."
     )
     definitions = schema["$defs"]
     _close(definitions["Params"], stage)

@@ -198,9 +198,9 @@ def _moves(sections: Iterable[ImplementationSection], song: Song) -> dict[int, i
     for bar in astray:
         if moves[bar] == bar:
             start = max((place for place in song_borders if place <= bar), default=1)
-            to = start + 4 * round((bar - start) / 4)
-            if room(bar, to):
-                moves[bar] = to
+            below = start + (bar - start) // 4 * 4
+            grid = sorted((below, below + 4), key=lambda to: abs(bar - to))
+            moves[bar] = next((to for to in grid if room(bar, to)), bar)
     return moves
 
 

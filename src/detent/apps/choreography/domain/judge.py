@@ -17,7 +17,6 @@ from detent.apps.choreography.domain.arrangement import (
     intensity_for,
     layered,
     pose_changes,
-    strobed_percent,
     uncovered,
 )
 from detent.apps.choreography.domain.plan import (
@@ -303,7 +302,7 @@ def _variety(show: _Show) -> _Result:
     if layering < 100:
         more = share < 0.4
         text = f"{len(layers)} of {total} sections are layered"
-        advice = f"{'add' if more else 'remove'} a second template in some sections: 40 to 60 % are right"
+        advice = f"{'add' if more else 'remove'} a template in some sections: 40 to 60 % are right"
         findings.append(_Finding((100 - layering) / 2, text, advice))
     reasoning = f"{len(set(used))} templates in {len(used)} uses, {len(layers)} of {total} sections layered"
     return _Result(_clamped(variety) / 2 + _clamped(layering) / 2, reasoning, findings)
@@ -370,7 +369,7 @@ def _shutter_fit(section: _Section) -> float:
 
 
 def _shutter(show: _Show) -> _Result:
-    percent = strobed_percent(show.plan, show.stage)
+    percent = 100 * show.mean(lambda section: section.channels.shutter in STROBES)
     findings = []
     for section in show.sections:
         fit = _shutter_fit(section)
@@ -464,7 +463,7 @@ def _complexity(show: _Show) -> _Result:
     depth = min(100.0, 100 * show.mean(lambda section: len(section.templates)) / 1.5)
     if depth < 100 and show.stage.heads > 1:
         text = f"{depth * 1.5 / 100:.1f} templates per section on average"
-        findings.append(_Finding(0.4 * (100 - depth), text, "add second templates to long sections"))
+        findings.append(_Finding(0.4 * (100 - depth), text, "add another template to long sections"))
     changes = list(pose_changes(show.parts, show.stage))
     rough = [change for change in changes if not change.smooth]
     smooth = 100 * (1 - len(rough) / len(changes)) if changes else 100.0

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeGuard
 
 from detent.apps.choreography.domain.targets import target_sets
 from detent.apps.choreography.domain.template import Template, TemplateStep
-from detent.apps.choreography.domain.violations import violations
+from detent.apps.choreography.domain.violations import read
 from detent.apps.choreography.domain.vocabulary import POSES, SECTION_ROLES
 from detent.authoring.document import Document, below, file_bytes, read_document
 from detent.authoring.names import Nearest
@@ -173,14 +173,14 @@ def _read(file: Path, poses: frozenset[str]) -> tuple[Template | None, list[Prob
     document = read_document(text, name, code="")
     if document.errors:
         return None, list(document.errors)
+    result = read(Template, value)
+    if isinstance(result, Template):
+        return result, list(_Checks(result, document, file, poses).problems())
     problems = [
         Problem("", violation.message, document.mark(violation.path), violation.path, violation.suggestions)
-        for violation in violations(Template, value)
+        for violation in result
     ]
-    if problems:
-        return None, problems
-    template = Template.model_validate(value)
-    return template, list(_Checks(template, document, file, poses).problems())
+    return None, problems
 
 
 class _Checks:
@@ -247,10 +247,12 @@ class _Checks:
                 yield self.problem(below(path, name), message, name, known)
             else:
                 yield from self.value(below(path, name), name, value, known[name])
-        for name in _NEEDED.get(chosen, ()):
+        misspelt = not params.keys() <= known.keys()
+        for name in () if misspelt else _NEEDED.get(chosen, ()):
             if name not in params:
                 yield self.problem(path, f"The {part} '{chosen}' needs '{name}'.")
-        if part == "geometry" and known and not any(all(n in params for n in names) for names in _OPENED):
+        opened = any(params.keys() >= set(names) for names in _OPENED)
+        if part == "geometry" and known and not opened and not misspelt:
             yield self.problem(path, f"The geometry '{chosen}' needs 'spread', or 'from' and 'to'.")
         low, high = params.get("lo"), params.get("hi")
         if _number(low) and _number(high) and low > high:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 from detent.apps.choreography.domain.arrangement import in_order
 from detent.apps.choreography.domain.implementer import implement
@@ -139,14 +138,7 @@ def _heads_shared(song: Song, plan: AgentPlan, implementation: AgentImplementati
 
 
 def _no_layers(song: Song, sections: list[SectionPlan]) -> list[SectionPlan]:
-    single = [section.model_copy(update={"templates": section.templates[:1]}) for section in sections]
-    return [
-        section
-        if following is None
-        else section.model_copy(update={"end_bar": min(section.end_bar, following.start_bar - 1)})
-        for section, following in pairwise([*single, None])
-        if section is not None
-    ]
+    return [section.model_copy(update={"templates": section.templates[:1]}) for section in sections]
 
 
 FAULTS = (

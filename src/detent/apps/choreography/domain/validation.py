@@ -208,7 +208,7 @@ class _Checks:
         least = -(-total // 5)
         severity: Severity = "warning"
         if not count:
-            message = f"no section is layered; give {least} of {total} sections a second template."
+            message = f"no section is layered; give {least} of {total} sections another template."
             yield Issue(severity, "complexity", message)
         elif count / total < 0.2:
             message = f"{count} of {total} sections are layered; at least {least} should be."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -40,30 +41,35 @@ class SchemaViolation(InvalidValue):
 
 
 def parsed(model: type[M], value: Any, subject: str) -> M:
-    """The value as a model.
+    """The value as a model; a model is returned as it is.
 
     Raises:
         SchemaViolation: everything that is wrong with it.
     """
     if isinstance(value, model):
         return value
-    problems = violations(model, value)
-    if problems:
-        raise SchemaViolation(subject, problems)
-    return model.model_validate(value)
+    result = read(model, value)
+    if isinstance(result, list):
+        raise SchemaViolation(subject, result)
+    return result
 
 
-def violations(model: type[BaseModel], value: Any) -> list[Violation]:
-    """Everything that is wrong with a value, in the order of the model."""
+def read(model: type[M], value: Any) -> M | list[Violation]:
+    """A JSON value as a model, or everything that is wrong with it, in the order of the model."""
     try:
-        model.model_validate(value)
+        # Through JSON, where an array is a tuple although texts are no numbers.
+        return model.model_validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
         nearest = Nearest()
-        return [_violation(model, value, detail, nearest) for detail in error.errors(include_url=False)]
-    return []
+        details = error.errors(include_url=False)
+        # A list with a wrong item counts as too short to pydantic: the item alone is the problem.
+        above = {detail["loc"][:end] for detail in details for end in range(len(detail["loc"]))}
+        return [_violation(model, detail, nearest) for detail in details if detail["loc"] not in above]
+    except (TypeError, ValueError, RecursionError) as error:
+        return [Violation("", f"this is not a JSON value: {error}")]
 
 
-def _violation(model: type[BaseModel], value: Any, detail: Mapping[str, Any], nearest: Nearest) -> Violation:
+def _violation(model: type[BaseModel], detail: Mapping[str, Any], nearest: Nearest) -> Violation:
     *above, last = detail["loc"] or ("",)
     path = path_of(*detail["loc"])
     context = detail.get("ctx", {})
@@ -78,7 +84,8 @@ def _violation(model: type[BaseModel], value: Any, detail: Mapping[str, Any], ne
         given = detail["input"]
         choices = context["expected"].replace(" or ", ", ").replace("'", "").split(", ")
         return Violation(path, f"{_shown(given)} must be {context['expected']}.", nearest.of(given, choices))
-    return Violation(path, f"{_shown(detail['input'])}: {detail['msg'].lower()}.")
+    message = detail["msg"].removeprefix("Input ").removeprefix("Tuple ")
+    return Violation(path, f"{_shown(detail['input'])} {message[0].lower()}{message[1:]}.")
 
 
 def _model_at(model: type[BaseModel], location: list[str | int]) -> type[BaseModel]:

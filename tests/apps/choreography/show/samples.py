@@ -5,7 +5,6 @@ from __future__ import annotations
 from detent.apps.choreography.domain.plan import (
     AgentImplementation,
     AgentPlan,
-    Channels,
     EntryTransition,
     ImplementationSection,
     Params,
@@ -126,4 +125,6 @@ def rendered(
     frame_ms: int = 25,
 ) -> Rendering:
     """A show, rendered."""
-    return render(song, plan, implementation or show_of(plan, song.bars), rig, Stage(heads=len(rig)), frame_ms)
+    return render(
+        song, plan, implementation or show_of(plan, song.bars), rig, Stage(heads=len(rig)), frame_ms
+    )

@@ -26,7 +26,9 @@ def test_a_ramp_over_four_frames_ends_on_its_last_frame():
     """R-51: 0 → 255 over 4 frames is 0, 85, 170, 255; with j / N it would be 0, 64, 128, 191."""
     slider, curve = described(np.array([0.0, 85, 170, 255]), 3)
     assert slider == 0
-    assert curve == "Active=TRUE|Id=ID_VALUECURVE_DMX3|Type=Ramp|Min=0.00|Max=255.00|P1=0.00|P2=255.00|RV=TRUE|"
+    assert (
+        curve == "Active=TRUE|Id=ID_VALUECURVE_DMX3|Type=Ramp|Min=0.00|Max=255.00|P1=0.00|P2=255.00|RV=TRUE|"
+    )
     assert evaluated(curve, 4).tolist() == [0, 85, 170, 255]
     assert evaluated(curve, 1).tolist() == [0]
 

@@ -46,9 +46,7 @@ def test_degrees_become_the_dmx_values_of_the_specification(axis, degrees, value
 
 def test_an_inverted_head_with_an_offset_turns_to_the_specified_value():
     """R-51: pan 35 inverted with offset 10 is 116."""
-    head = Fixture.model_validate(
-        {**MH1.to_plain(), "orientation": {"pan_offset": 10, "pan_invert": True}}
-    )
+    head = Fixture.model_validate({**MH1.to_plain(), "orientation": {"pan_offset": 10, "pan_invert": True}})
     assert head.dmx("pan", 35) == 116
 
 

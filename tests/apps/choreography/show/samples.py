@@ -33,8 +33,11 @@ def song(
     sections = tuple(
         SongSection(f"S{number + 1}", label, first, last, energy)
         for number, (label, first, last, energy) in enumerate(
-            [("intro", 1, third, 25.0), ("verse", third + 1, 2 * third, 60.0)]
-            + [("chorus", 2 * third + 1, bars, 90.0)]
+            [
+                ("intro", 1, third, 25.0),
+                ("verse", third + 1, 2 * third, 60.0),
+                ("chorus", 2 * third + 1, bars, 90.0),
+            ]
         )
         if first <= last
     )

@@ -320,7 +320,7 @@ def test_a_base_keeps_every_foreign_byte():
     assert sequence.palettes == ("C_BUTTON_Palette1=#FF0000", xsq.PALETTE)
     assert {effect.palette for effect in sequence.models["Dmx MH2"][0]} == {1}
     assert text.count('active="1"') == 1
-    assert [name for name in sequence.timing_tracks][:2] == ["Lyrics", "Detent Sections"]
+    assert list(sequence.timing_tracks)[:2] == ["Lyrics", "Detent Sections"]
     assert check(merged) == []
     compare(merged, rendered(song(24, drift=0.03), three_sections()))
     assert not is_ours(merged)

@@ -101,9 +101,9 @@ _NARROW, _WIDE = frozenset("ijl.,:;'|!()[]ftr I-–·"), frozenset("mwMW@%")
 def text_width(text: str, size: float, bold: bool = False) -> float:
     """An upper estimate of a text's width in an ordinary font without serifs."""
     widths = (
-        0.36 if character in _NARROW
+        0.39 if character in _NARROW
         else 0.92 if character in _WIDE
-        else 0.575 if character.islower() or character.isdigit() or character == "_"
+        else 0.6 if character.islower() or character.isdigit() or character == "_"
         else 0.72 if character.isascii()
         else 1.05
         for character in text

@@ -151,9 +151,9 @@ class _Timeline:
         for bar, value in enumerate(song.energy_per_bar[: song.bars], 1):
             steps += [(self.x(song.starts_at(bar)), y(value)), (self.x(song.ends_at(bar)), y(value))]
         drawing.polyline(steps, STEPS, 1.6)
-        self.label(top + 14, "Energy", 13, INK)
+        self.label(top + 30, "Energy", 13, INK)
         for value in (0, 50, 100):
-            drawing.add(Text(LEFT - 6, min(y(value) + 4, bottom), str(value), 10, FAINT, "end"))
+            drawing.add(Text(LEFT - 6, min(max(y(value) + 4, top + 9), bottom), str(value), 10, FAINT, "end"))
         self.bar_numbers(top - 6)
         self.song_sections(top, bottom)
         self.beats(bottom)
@@ -288,11 +288,12 @@ class _Timeline:
         if layered:
             width, height = max(box.width - 3, 1), box.height - 3
             self.drawing.add(Rectangle(box.x + 1.5, box.y + 1.5, width, height, None, INK, 3))
-        room = box.width - 12 - (mark + 4 if mark and box.width > 40 else 0)
+        # In a high block the corner with the gobo is above the texts, but for the first of three.
+        room = box.width - 12 - (mark if mark and box.height < 50 else 0)
         details = "" if look is None else " · ".join(
             [look.color, *([look.shutter] if look.shutter != "open" else []), *([look.gobo] if gobo else [])]
         )  # fmt: skip
-        rows = [(text, 12.0) for text in _template_rows(section.template_id, room, box.height)]
+        rows = [(text, 12.0) for text in _template_rows(section.template_id, room, mark, box.height)]
         if box.height >= 34:
             rows.append((fitting(details, room, 10, least=5), 10.0))
         rows = [row for row in rows if row[0]]
@@ -405,13 +406,13 @@ def _judgement(
     return y + 8
 
 
-def _template_rows(template_id: str, room: float, height: float) -> list[str]:
-    """A template's id in the room of a block: whole, at its underscores in two rows, shortened, or initials."""
+def _template_rows(template_id: str, room: float, mark: float, height: float) -> list[str]:
+    """A template's id in the room of a block: whole, in two rows, shortened, or its initials."""
     if text_width(template_id, 12, True) <= room:
         return [template_id]
     first, _, second = template_id.rpartition("_")
     rows = [f"{first}_", second]
-    if height >= 50 and first and all(text_width(row, 12, True) <= room for row in rows):
+    if height >= 50 and first and all(text_width(row, 12, True) <= room - mark for row in rows):
         return rows
     initials = "".join(word[0] for word in template_id.split("_"))
     shorter = fitting(template_id, room, 12, least=5, bold=True)

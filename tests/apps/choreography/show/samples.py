@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
-
-import detent.apps.choreography as app
 from detent.apps.choreography.domain.plan import (
     AgentImplementation,
     AgentPlan,
-    Channels,
     EntryTransition,
     ImplementationSection,
     Params,
     SectionPlan,
 )
 from detent.apps.choreography.domain.song import Song, SongSection
-from detent.apps.choreography.domain.template import Template
-from detent.apps.choreography.domain.vocabulary import POSES, Pose
+from detent.apps.choreography.domain.stage import Stage
 from detent.apps.choreography.show.fixtures import DEFAULT_RIG, Rig
 from detent.apps.choreography.show.render import Rendering, render
 
 MEDIA = "/songs/winter lights.mp3"
-
-
-@cache
-def library() -> dict[str, Template]:
-    """The starter library."""
-    folder = Path(str(app.__file__)).parent / "templates"
-    files = sorted(folder.glob("*.json"))
-    return {file.stem: Template.model_validate(json.loads(file.read_text())) for file in files}
-
-
-@dataclass(frozen=True)
-class SampleStage:
-    """A stage without features to switch off."""
-
-    library: Mapping[str, Template] = field(default_factory=library)
-    poses: Mapping[str, Pose] = field(default_factory=lambda: POSES)
-
-    def channels(self, section: SectionPlan) -> Channels:
-        return section.channels
 
 
 def song(
@@ -61,8 +33,11 @@ def song(
     sections = tuple(
         SongSection(f"S{number + 1}", label, first, last, energy)
         for number, (label, first, last, energy) in enumerate(
-            [("intro", 1, third, 25.0), ("verse", third + 1, 2 * third, 60.0)]
-            + [("chorus", 2 * third + 1, bars, 90.0)]
+            [
+                ("intro", 1, third, 25.0),
+                ("verse", third + 1, 2 * third, 60.0),
+                ("chorus", 2 * third + 1, bars, 90.0),
+            ]
         )
         if first <= last
     )
@@ -153,4 +128,6 @@ def rendered(
     frame_ms: int = 25,
 ) -> Rendering:
     """A show, rendered."""
-    return render(song, plan, implementation or show_of(plan, song.bars), rig, SampleStage(), frame_ms)
+    return render(
+        song, plan, implementation or show_of(plan, song.bars), rig, Stage(heads=len(rig)), frame_ms
+    )

@@ -54,12 +54,12 @@ def _described(packed: bytes, channel: int) -> tuple[int, str]:
 
 def thinned(values: Values) -> Points:
     """The points of a curve through the values: as few as keep every frame within the tolerance."""
-    grid = gridded(values)
+    grid, steps = gridded(values)
     places = frame_places(len(values)) * GRID
     below = np.minimum(np.floor(places + 1e-9).astype(int), GRID - 1)
     best = np.abs(np.interp(places, np.arange(GRID + 1), grid) - values)
     kept = np.zeros(GRID + 1, dtype=bool)
-    kept[[0, GRID]] = True
+    kept[[0, *steps, *(step + 1 for step in steps), GRID]] = True
     while True:
         knots = np.flatnonzero(kept)
         error = np.abs(np.interp(places, knots, grid[knots]) - values)
@@ -78,21 +78,26 @@ def thinned(values: Values) -> Points:
             kept[far if kept[near] else near] = True
 
 
-def gridded(values: Values) -> Values:
-    """A value for each point of the grid such that straight lines between them meet the frames."""
+def gridded(values: Values) -> tuple[Values, list[int]]:
+    """A value for each point of the grid such that straight lines between them meet the frames.
+
+    With it, the points behind which a jump is made: within one step.
+    """
     places = frame_places(len(values)) * GRID
     grid = np.empty(GRID + 1)
     start, first_point = 0, 0
+    steps: list[int] = []
     for jump in [*np.flatnonzero(jumps(values)), len(values) - 1]:
         after = int(jump) + 1
         last_point = GRID
         if after < len(values):  # the frame before the jump is met; the one behind it, if there is room
             last_point = int(np.ceil(places[jump] - 1e-9))
+            steps.append(last_point)
         grid[first_point : last_point + 1] = _segment(
             places[start:after], values[start:after], first_point, last_point
         )
         start, first_point = after, last_point + 1
-    return np.round(np.clip(grid, 0, 255) / 255, 4) * 255
+    return np.round(np.clip(grid, 0, 255) / 255, 4) * 255, steps
 
 
 def _segment(places: Values, values: Values, first_point: int, last_point: int) -> Values:

@@ -75,6 +75,8 @@ class Timing:
         if len(beats) < 2:
             return self.bar_positions * self.song.beats_per_bar
         first, last = beats[1] - beats[0], beats[-1] - beats[-2]
+        if last < (rest := self.frames - beats[-1]) < 1.5 * last:
+            last = rest  # the song ends with its last beat: no new one begins in its last frames
         before = np.arange(np.ceil(beats[0] / first), 0, -1)
         after = np.arange(1, np.ceil((self.frames - beats[-1]) / last) + 1)
         known = np.concatenate([beats[0] - before * first, beats, beats[-1] + after * last])

@@ -106,6 +106,7 @@ class _Checker:
                 name, kind = node.attributes.get("name", ""), node.attributes.get("type", "")
                 if kind not in ("timing", "model"):
                     self.wrong("X04", node, f"'{name}' must be of type 'timing' or 'model', not '{kind}'.")
+                    continue
                 if name in seen and seen[name].attributes.get("type") == kind:
                     self.wrong(
                         "X05",

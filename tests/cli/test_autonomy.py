@@ -446,7 +446,8 @@ def test_a_step_is_lowered_and_restored_by_hand(detent, ran):
         "Back with: detent autonomy restore claim/judge\n"
     )
     (held,) = detent("autonomy", "list", "--json").json
-    at = held.pop("at")
+    at, work = held.pop("at"), held.pop("work")
+    assert len(work) == 12
     assert held == {
         "step": "claim/judge", "level": "operator", "was": "collaborator", "by": "ada", "series": None,
         "why": "too many odd answers",

@@ -50,10 +50,10 @@ LEVELS = {
     "collaborator": (118, 116, 2, 1, "44 of 56", "36 of 49"),
     "approver": (118, 117, 1, 2, "43 of 56", "36 of 49"),
 }
-UNPLAYED = {"every-step": 9}
-"""Cases of a recording that cannot be replayed: what an agent is told after a refusal has changed since."""
 """The answers of `every-step` at each level: asked, kept, replaced, failed cases with every answer kept,
 cases passed as delivered, and by the model alone."""
+UNPLAYED = {"every-step": 9}
+"""Cases of a recording that cannot be replayed: what an agent is told after a refusal has changed since."""
 
 CODE = {"first-step": "56 of 56", "fresh-mails": "16 of 16"}
 """What code alone comes to on the same cases."""

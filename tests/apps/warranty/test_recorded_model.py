@@ -52,7 +52,7 @@ LEVELS = {
 }
 """The answers of `every-step` at each level: asked, kept, replaced, failed cases with every answer kept,
 cases passed as delivered, and by the model alone."""
-UNPLAYED = {"every-step": 9}
+UNPLAYED = {"every-step": 10}
 """Cases of a recording that cannot be replayed: what an agent is told after a refusal has changed since."""
 
 CODE = {"first-step": "56 of 56", "fresh-mails": "16 of 16"}

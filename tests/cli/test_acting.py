@@ -175,9 +175,11 @@ class TestLevels:
             detent("autonomy", "demote", "propose/restock", "--reason", "bad week", "--by", "Ann").code == 0
         )
 
-    def test_steps_list_shows_both(self, lowered, detent):
-        (line,) = [line for line in detent("steps", "list").lines if line.startswith("propose/restock")]
+    def test_steps_list_shows_both_and_tells_since_when_by_whom_and_why(self, lowered, detent):
+        line, why = [line for line in detent("steps", "list").lines if line.startswith("propose/restock")]
         assert "operator (configured: collaborator)" in line
+        assert why.startswith("propose/restock was lowered from collaborator to operator on ")
+        assert why.endswith(" by Ann: bad week.")
         (line,) = [line for line in detent("steps", "list").lines if line.startswith("perform/restock")]
         assert "configured" not in line
 

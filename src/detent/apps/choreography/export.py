@@ -14,17 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from detent.apps.choreography.domain.song import Song
 from detent.apps.choreography.domain.plan import AgentImplementation, AgentPlan
+from detent.apps.choreography.domain.song import Song
 from detent.apps.choreography.output import Output, write_file
 from detent.apps.choreography.request import rig_of, song_of, stage_of
-from detent.engine.finishing import END
 from detent.engine.journal_reader import load, read
+from detent.engine.moves import END
 from detent.engine.outcome import Effect
 from detent.engine.tools import EffectCall, Tool, ToolError
 from detent.flows.refine.checkpoints import CheckpointManager, CheckpointType
-from detent.flows.refine.evaluation import Evaluation
 from detent.flows.refine.decisions import REJECTED
+from detent.flows.refine.evaluation import Evaluation
 from detent.flows.refine.result import OrchestratorResult, result_in_journal
 from detent.flows.refine.run_data import PREPARED
 from detent.flows.refine.state_machine import OrchestrationState, OrchestrationStateMachine
@@ -71,9 +71,7 @@ def sequence(show: Show) -> bytes:
     return sequence_of(show.request, show.plan, show.implementation)
 
 
-def sequence_of(
-    request: Mapping[str, Any], plan: AgentPlan, implementation: AgentImplementation
-) -> bytes:
+def sequence_of(request: Mapping[str, Any], plan: AgentPlan, implementation: AgentImplementation) -> bytes:
     """The xLights sequence of an implementation.
 
     Raises:
@@ -132,8 +130,7 @@ def drawn(
     """The picture of an implementation."""
     from detent.apps.choreography import picture
 
-    draw = {"svg": picture.svg, "png": picture.png}[kind]
-    image = draw(
+    image = (picture.svg if kind == "svg" else picture.png)(
         request["audio"], plan, implementation, evaluation, stage_of(request), rig_of(request),
         title=request["project"], status=result.status, iterations=result.iterations,
         tokens=result.tokens_used,

@@ -35,7 +35,11 @@ class AgentOrchestrator:
     """
 
     def __init__(
-        self, job_config: JobConfig | None = None, *, settings: Settings | None = None, store: Store | None = None
+        self,
+        job_config: JobConfig | None = None,
+        *,
+        settings: Settings | None = None,
+        store: Store | None = None,
     ) -> None:
         self.job_config = job_config or JobConfig()
         agent = self.job_config.agent
@@ -52,7 +56,9 @@ class AgentOrchestrator:
         """Have an observer told of each transition, once it is committed."""
         self.observers.append(observer)
 
-    def run(self, audio_path: str | Path, xsq_path: str | Path | None = None, **wishes: Any) -> OrchestratorResult:
+    def run(
+        self, audio_path: str | Path, xsq_path: str | Path | None = None, **wishes: Any
+    ) -> OrchestratorResult:
         """Make the show of a song, and wait for it; also inside a running event loop.
 
         `wishes` are arguments of `Job.of`, such as `out` and `force`.
@@ -99,9 +105,7 @@ async def looped(job: Job, observers: list[StateMachineObserver] | None = None) 
 def _write_all(result: OrchestratorResult) -> tuple[str, ...]:
     measured = any(what == "audio" for what, _ in files(result))
     show = Show(parts.prepare(result.request) if measured else result.request, result)
-    return tuple(
-        written(show, what, path)["path"] for what, path in files(result) if what != "state_machine"
-    )
+    return tuple(written(show, what, path)["path"] for what, path in files(result) if what != "state_machine")
 
 
 def _waited(work: Coroutine[Any, Any, T]) -> T:
@@ -112,5 +116,3 @@ def _waited(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work).result()
-
-

@@ -34,7 +34,9 @@ def prepare(request: Mapping[str, Any]) -> dict[str, Any]:
     return {**request, "audio_sha256": audio["audio_sha256"], "audio": audio}
 
 
-def plan(request: Mapping[str, Any], feedback: Sequence[Feedback], previous: Attempt | None) -> dict[str, Any]:
+def plan(
+    request: Mapping[str, Any], feedback: Sequence[Feedback], previous: Attempt | None
+) -> dict[str, Any]:
     """Plan a light show for a song, section by section, in bars."""
     iteration = 1 if previous is None else previous.iteration + 1
     return plan_show(song_of(request), stage_of(request), feedback, iteration).to_plain()
@@ -114,7 +116,10 @@ def _plan_note(plan: Mapping[str, Any]) -> str:
 
 PREPARER = Part(prepare, note=_song_note, blocking=True)
 PLANNER = Part(
-    plan, output_schema=lambda request: brief.plan_schema(stage_of(request)), brief=_planner_brief, note=_plan_note
+    plan,
+    output_schema=lambda request: brief.plan_schema(stage_of(request)),
+    brief=_planner_brief,
+    note=_plan_note,
 )
 VALIDATOR = Part(check)
 IMPLEMENTER = Part(

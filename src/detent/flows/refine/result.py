@@ -22,6 +22,7 @@ from detent.kernel.status import Status
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
     from detent.engine.finishing import Ending
+    from detent.kernel.run import Run
 
 ResultStatus = Literal["success", "incomplete", "failed"]
 
@@ -136,10 +137,15 @@ async def result_of(engine: Engine, run_id: str) -> OrchestratorResult:
         RunNotFound: there is no such run.
     """
     run = await engine.get(run_id)
-    flow = engine.flow(run.flow)
-    own = getattr(flow, "refine_settings", None) or RefineSettings()
-    entries = [entry async for entry in read(engine.store, run_id)]
-    data = RunData(run.data, own)
+    own = getattr(engine.flow(run.flow), "refine_settings", None)
+    return result_in_journal(run, [entry async for entry in read(engine.store, run_id)], own)
+
+
+def result_in_journal(
+    run: Run, entries: Sequence[Entry], own: RefineSettings | None = None
+) -> OrchestratorResult:
+    """What a run's journal says came of it; `own` are the settings of its flow."""
+    data = RunData(run.data, own or RefineSettings())
     machine = OrchestrationStateMachine.from_journal(entries, max_iterations=data.settings.max_iterations)
     attempts = _with_costs(data.attempts(), entries)
     hold = next(iter(run.holds.values()), None)
@@ -148,7 +154,7 @@ async def result_of(engine: Engine, run_id: str) -> OrchestratorResult:
         error = f"The run waits: {hold.question or hold.why} {_about(hold)}".strip()
     return result_with(
         OrchestratorResult(
-            status_of(run.status, run.reason), run_id, run.state, run.reason,
+            status_of(run.status, run.reason), run.id, run.state, run.reason,
             tokens_used=run.total_spend.tokens, execution_time_s=run.used()["seconds"], error=error,
             budget_report=report_of_run(_visits(entries), run.budget, len(attempts)),
             metrics=metrics_of(machine), files=_files(entries), request=to_plain(run.data.get(REQUEST)),

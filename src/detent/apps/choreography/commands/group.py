@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,7 +44,10 @@ Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="Where it is wr
 @group.command("analyze")
 @takes("json")
 def analyze(
-    options: Options, song: SongFile, analyser: Analyser = "auto", bpm: Bpm = None,
+    options: Options,
+    song: SongFile,
+    analyser: Analyser = "auto",
+    bpm: Bpm = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write audio.json there.")] = None,
 ) -> None:
     """Measure a song: tempo, bars, sections, energy."""
@@ -70,7 +74,12 @@ def analyze(
     table(
         ["SECTION", "BARS", "LABEL", "ENERGY"],
         [
-            [section.section_id, f"{section.start_bar}-{section.end_bar}", section.label, f"{section.energy:.0f}"]
+            [
+                section.section_id,
+                f"{section.start_bar}-{section.end_bar}",
+                section.label,
+                f"{section.energy:.0f}",
+            ]
             for section in measured.sections
         ],
         right=[3],
@@ -94,7 +103,7 @@ def validate(
         say_json(report.to_plain())
     else:
         for issue in report.issues:
-            place = f", section \"{issue.section_name}\"" if issue.section_name else ""
+            place = f', section "{issue.section_name}"' if issue.section_name else ""
             say(clean(f"{issue.severity}: {issue.rule}{place}: {issue.message}"))
         warnings = sum(issue.severity == "warning" for issue in report.issues)
         say(f"{count(len(report.errors), 'error')}, {count(warnings, 'warning')}")
@@ -117,7 +126,8 @@ def judge(
 
     request = _request(audio, fixtures, templates)
     values = _plan(plan).to_plain(), _implementation(implementation).to_plain()
-    evaluation = evaluate(request, *values).with_failures(rubric_of(request).failures_of(request, *values))
+    failures = rubric_of(request).failures_of(request, *values)
+    evaluation = replace(evaluate(request, *values), automatic_failures=failures)
     passes = evaluation.passes()
     if options.json:
         say_json(evaluation.to_plain())
@@ -143,9 +153,12 @@ def export(
     audio: Audio,
     out: Out,
     plan: Annotated[
-        Path | None, typer.Option("--plan", metavar="FILE", help="The plan; plan.json beside IMPL by default.")
+        Path | None,
+        typer.Option("--plan", metavar="FILE", help="The plan; plan.json beside IMPL by default."),
     ] = None,
-    xsq: Annotated[Path | None, typer.Option("--xsq", metavar="FILE", help="A sequence to add it to.")] = None,
+    xsq: Annotated[
+        Path | None, typer.Option("--xsq", metavar="FILE", help="A sequence to add it to.")
+    ] = None,
     fixtures: Fixtures = None,
     templates: Templates = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a sequence of somebody else.")] = False,
@@ -181,7 +194,9 @@ def picture(
     kind = out.suffix.lower().lstrip(".")
     if kind not in ("svg", "png"):
         raise ConfigurationError(f"--out {out}: a picture ends in .svg or .png.")
-    content = drawn_result(_read(result, "a result.json"), _read(result.with_name("audio.json"), "its audio.json"), kind)
+    content = drawn_result(
+        _read(result, "a result.json"), _read(result.with_name("audio.json"), "its audio.json"), kind
+    )
     write_file(out, content)
     say(f"{out}: {len(content):,} bytes")
 
@@ -211,19 +226,28 @@ def list_templates(options: Options, folder: Templates = None) -> None:
         {
             "id": template.template_id,
             "role": template.layer_role,
-            "energy": "{:g}-{:g}".format(*(template.metadata.energy_range if template.metadata else (0, 100))),
+            "energy": "{:g}-{:g}".format(
+                *(template.metadata.energy_range if template.metadata else (0, 100))
+            ),
             "for": ", ".join(template.metadata.recommended_sections if template.metadata else ()),
             "description": template.metadata.description if template.metadata else "",
         }
         for template in load_library(*(folder or ())).values()
     ]
-    columns = {"TEMPLATE": "id", "ROLE": "role", "ENERGY": "energy", "FOR": "for", "DESCRIPTION": "description"}
+    columns = {
+        "TEMPLATE": "id",
+        "ROLE": "role",
+        "ENERGY": "energy",
+        "FOR": "for",
+        "DESCRIPTION": "description",
+    }
     options.print_rows(rows, columns)
 
 
 @templates.command("show")
 def show_template(
-    template_id: Annotated[str, typer.Argument(metavar="ID", help="A template's id.")], folder: Templates = None
+    template_id: Annotated[str, typer.Argument(metavar="ID", help="A template's id.")],
+    folder: Templates = None,
 ) -> None:
     """Print a template as JSON."""
     from detent.apps.choreography.domain.library import load_library
@@ -270,13 +294,15 @@ def _request(
 def _plan(path: Path) -> AgentPlan:
     from detent.apps.choreography.domain.brief import parse_plan
 
-    return _parsed(path, "a plan", parse_plan)
+    plan: AgentPlan = _parsed(path, "a plan", parse_plan)
+    return plan
 
 
 def _implementation(path: Path) -> AgentImplementation:
     from detent.apps.choreography.domain.brief import parse_implementation
 
-    return _parsed(path, "an implementation", parse_implementation)
+    implementation: AgentImplementation = _parsed(path, "an implementation", parse_implementation)
+    return implementation
 
 
 def _parsed(path: Path, what: str, parse: Any) -> Any:

@@ -130,7 +130,6 @@ async def _drive(
     options: Options, workspace: Workspace, job: Job, recording: Tape | None, run_id: str | None
 ) -> int:
     """Start the run of a job, drive it to its end and show what came of it."""
-    from detent.apps.choreography.commands.ending import ShowLines, exit_code, plain_of, tell
     from detent.apps.choreography.flow import show_flow
     from detent.cli import unused_agents
     from detent.cli.drive import drive
@@ -156,7 +155,9 @@ async def _drive(
                     drive=not options.detach,
                 )
                 if not (silent or options.detach):
-                    say(f"{paint(flow.name, bold=True)}  {Path(job.request['audio_path']).name}  run {started}")
+                    say(
+                        f"{paint(flow.name, bold=True)}  {Path(job.request['audio_path']).name}  run {started}"
+                    )
                 return started
 
             return await drive(workspace, engine, begin, options, flow=flow.name)

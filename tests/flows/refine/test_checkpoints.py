@@ -76,7 +76,7 @@ def changed(**values):
     [
         (changed(current_state="planing"), "current_state"),
         (changed(current_state="planning"), "current_state"),
-        (changed(history=machine().to_dict()["history"][1:]), "history"),
+        (changed(history=machine().to_dict()["history"][::-1]), "history"),
         (changed(history=[{**machine().to_dict()["history"][0], "to_state": "x"}]), "history"),
         (changed(machine={**machine().to_dict()["machine"], "fingerprint": "0" * 16}), "machine"),
         (changed(schema_version=2), "schema_version"),

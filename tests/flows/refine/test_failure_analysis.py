@@ -49,9 +49,7 @@ def test_every_combination_of_failing_owners(plans, writings, codes):
     analysis = analyse(evaluation(failing, codes), RUBRIC)
     if "bad_plan" in codes:
         expected = ("both" if len(codes) == 2 else "plan", "replan")
-    elif codes:
-        expected = ("implementation", "refine_implementation")
-    elif plans == writings == 0:
+    elif codes or plans == writings == 0:
         expected = ("implementation", "refine_implementation")
     elif plans == writings:
         expected = ("both", "replan")

@@ -38,9 +38,7 @@ def test_the_text_runs_from_the_oldest_to_the_newest():
     report = ValidationReport(
         (
             Issue("warning", "pace", "slow"),
-            Issue(
-                "error", "template", "unknown template 'spark_rely'. Nearest: 'spark_relay'.", "Verse 1"
-            ),
+            Issue("error", "template", "unknown template 'spark_rely'. Nearest: 'spark_relay'.", "Verse 1"),
         )
     )
     feedback = [validation_feedback(report, 1, 5.0), *pieces(V, S)[1:]]

@@ -71,7 +71,9 @@ async def test_loggers_write_one_line_for_each_transition(heard, tmp_path):
     lines = TransitionLines(tmp_path / "moves.jsonl")
     writer = Writer(times=[2, 1])
     await refine(WORDS, **writer.parts(), rubric=RUBRIC, observers=[MetricsLogger(), lines])
-    rows = [json.loads(line, parse_constant=int) for line in (tmp_path / "moves.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line, parse_constant=int) for line in (tmp_path / "moves.jsonl").read_text().splitlines()
+    ]
     assert [row["to_state"] for row in rows][-2:] == ["judging", "succeeded"]
     assert len(rows) == len(heard.named("transition.metrics")) == 7
     assert set(rows[0]) == {

@@ -90,7 +90,9 @@ def test_a_model_without_a_price_has_no_cost():
     assert manager.get_report()["cost_usd"] is None
 
 
-@pytest.mark.parametrize("wrong", [("plna", 1, 1), ("plan", -1, 0), ("plan", 0, -1), ("plan", True, 0), ("plan", 1.5, 0)])
+@pytest.mark.parametrize(
+    "wrong", [("plna", 1, 1), ("plan", -1, 0), ("plan", 0, -1), ("plan", True, 0), ("plan", 1.5, 0)]
+)
 def test_what_cannot_be_counted_changes_nothing(wrong):
     """R-29"""
     manager = TokenBudgetManager()

@@ -264,26 +264,29 @@ class RefineSteps:
     async def _prepare(self, ctx: StepContext) -> Outcome:
         calling = Calling(ctx.progress)
         changes: dict[str, Any] = {}
+        detail: dict[str, str] = {}
         try:
             if REQUEST not in ctx.values:
                 raise Rejected("no_request", "The run was started without a request: give {'request': …}.")
             given = ctx.values.get(SETTINGS) or {}
             try:
                 changes[SETTINGS] = self.settings.changed(given).to_plain()
-            except (ConfigurationError, TypeError) as error:
-                raise Rejected("settings", str(error)) from error
+            except (ConfigurationError, TypeError) as wrong:
+                raise Rejected("settings", str(wrong)) from wrong
             if self.parts.preparer is not None:
                 prepared = await self.parts.prepared(calling, ctx.values[REQUEST])
                 changes[PREPARED] = ctx.keep(encode(prepared))
+                if self.parts.preparer.note is not None:
+                    detail["note"] = str(self.parts.preparer.note(prepared))[:200]
         except Rejected as rejected:
             reason = f"{decisions.REJECTED}: {rejected.code}"[:200]
-            detail = {"error": rejected.message[:LONGEST_ERROR]}
-            return Outcome(State.FAILED, reason=reason, detail=detail, spend=calling.spend)
+            error = {"error": rejected.message[:LONGEST_ERROR]}
+            return Outcome(State.FAILED, reason=reason, detail=error, spend=calling.spend)
         except BaseException as raised:
             broken = _error(ctx, raised)
             reason = f"{decisions.REJECTED}: {type(broken).__name__}"
             return _failed(reason, broken, calling.spend)
-        return Outcome(State.PLANNING, set=changes, spend=calling.spend)
+        return Outcome(State.PLANNING, set=changes, detail=detail, spend=calling.spend)
 
     # -- plan -----------------------------------------------------------------------------------------------
 

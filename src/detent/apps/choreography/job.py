@@ -39,7 +39,7 @@ class Job:
         picture: bool = True,
         **wishes: Any,
     ) -> Job:
-        """The job for a song; `changes` are settings of the choreographer, `wishes` arguments of `new_request`.
+        """The job for a song; `changes` are settings of the choreographer, `wishes` go to `new_request`.
 
         Raises:
             ConfigurationError: settings, song, rig, templates or places cannot be used.

@@ -66,7 +66,7 @@ class AgentOrchestrator:
         Raises:
             ConfigurationError: settings, song, rig or places cannot be used. Every other end is a result.
         """
-        own = {key: value for key, value in self.job_config.model_dump(exclude_unset=True).items()}
+        own = self.job_config.model_dump(exclude_unset=True)
         job = Job.of(
             self._settings.over({(HEADING,): own}), Path(audio_path),
             base=None if xsq_path is None else Path(xsq_path), **wishes,

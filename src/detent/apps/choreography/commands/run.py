@@ -13,7 +13,9 @@ from detent.cli.options import NewId, Options, takes
 if TYPE_CHECKING:
     from detent.apps.choreography.job import Job
     from detent.cli.workspace import Workspace
+    from detent.engine.engine import Engine
     from detent.engine.ports import Tape
+    from detent.kernel.run import Run
 
 SongFile = Annotated[Path | None, typer.Argument(metavar="[SONG]", help="A song: wav, flac, ogg or mp3.")]
 Analyser = Annotated[
@@ -130,37 +132,46 @@ async def _drive(
     options: Options, workspace: Workspace, job: Job, recording: Tape | None, run_id: str | None
 ) -> int:
     """Start the run of a job, drive it to its end and show what came of it."""
+    from detent.apps.choreography.commands.ending import ShowKind, exit_code
     from detent.apps.choreography.flow import show_flow
     from detent.cli import unused_agents
     from detent.cli.drive import drive
     from detent.cli.output import paint, say
+    from detent.flows.refine.result import result_of
     from detent.runtime.wiring import engine_for, store_for
 
     store = store_for(job.settings)
     flow = show_flow(job.config, job.settings, store)
     others = [source.flow for name, source in workspace.catalog.all().items() if name != flow.name]
-    silent = options.json or options.quiet
+    song = Path(job.request["audio_path"]).name
+    started: list[str] = []
     engine = engine_for(job.settings, [flow, *others], tape=recording, store=store)
     with unused_agents.telling(workspace.command, engine):
         async with engine:
             await unused_agents.check(job.settings, engine, [flow], forced=options.deterministic)
 
             async def begin() -> str:
-                started = await engine.start(
-                    flow,
-                    job.data,
-                    run_id=run_id,
-                    budget=job.budget,
-                    force_deterministic=options.deterministic,
-                    drive=not options.detach,
-                )
-                if not (silent or options.detach):
-                    say(
-                        f"{paint(flow.name, bold=True)}  {Path(job.request['audio_path']).name}  run {started}"
-                    )
-                return started
+                begun = await engine.start(
+                    flow, job.data, run_id=run_id, budget=job.budget,
+                    force_deterministic=options.deterministic, drive=not options.detach,
+                )  # fmt: skip
+                started.append(begun)
+                if not (options.json or options.quiet or options.detach):
+                    say(f"{paint(flow.name, bold=True)}  {song:<40} run {begun}")
+                return begun
 
-            return await drive(workspace, engine, begin, options, flow=flow.name)
+            code = await drive(
+                workspace, engine, begin, options, flow=flow.name, kind=ShowKind(), plain=_plain
+            )
+            run = await engine.get(started[0])
+            return exit_code(await result_of(engine, run.id)) if run.status.is_end else code
+
+
+async def _plain(engine: Engine, run: Run) -> Any:
+    """A show as `--json` prints it."""
+    from detent.flows.refine.result import result_of
+
+    return (await result_of(engine, run.id)).to_plain()
 
 
 async def _loop(options: Options, job: Job) -> int:

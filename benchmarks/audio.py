@@ -1,8 +1,9 @@
 """How well songs are heard: beats, downbeats, tempo and borders against the truth, and the time it takes.
 
-Real songs are those of the Debian packages in `PACKAGES`, whose charts hold the tempo; every second one was used
-to choose the weights of the downbeat cues and is marked so. A tempo of half or double is not counted as wrong but
-named: beats are scored against the true ones, every second of them, and twice as many, whichever fits best.
+Real songs are those of the Debian packages in `PACKAGES`, whose charts hold the tempo; every second one was
+used to choose the weights of the downbeat cues and is marked so. A tempo of half or double is not counted as
+wrong but named: beats are scored against the true ones, every second of them, and twice as many, whichever fits
+best.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def charted(folder: Path, quick: bool) -> Iterator[Known]:
 
 
 def peer(path: Path) -> tuple[Any, Any, float]:
-    """Librosa's beat tracker as it comes; every fourth of its beats stands for its bars, which it does not tell."""
+    """Librosa's beat tracker as it comes; its bars, which it does not tell, are every fourth beat."""
     import librosa
     import numpy as np
 
@@ -183,6 +184,7 @@ def summary(title: str, scores: Sequence[Score]) -> str:
     octave = sum(each.beats >= RIGHT for each in scores)
     return (
         f"  {title:34} beats F {mean(each.beats for each in scores):.3f}, right or octave {octave}/{len(scores)}; "
+        f""
         f"downbeats F {mean(each.downbeats for each in scores):.3f}, "
         f"right {sum(each.downbeats >= RIGHT for each in scores)}/{len(scores)}; "
         f"time {mean(each.ratio for each in scores):.3f} of the song"

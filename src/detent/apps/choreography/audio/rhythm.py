@@ -41,7 +41,7 @@ class Rhythm:
 def onsets(decibel: NDArray[np.float32]) -> Curve:
     """How much begins in each frame: the mean rise over the bands, above its surroundings of a second."""
     rise = np.maximum(np.diff(decibel, axis=0, prepend=decibel[:1]), 0).mean(axis=1, dtype=np.float64)
-    return np.maximum(rise - uniform_filter1d(rise, round(FRAMES_PER_S), mode="nearest"), 0.0)
+    return np.asarray(np.maximum(rise - uniform_filter1d(rise, round(FRAMES_PER_S), mode="nearest"), 0.0))
 
 
 def autocorrelation(envelope: Curve, longest: int) -> Curve:

@@ -56,7 +56,8 @@ def chosen(analyser: str = "auto") -> str:
     """
     if analyser not in ANALYSERS:
         hint = f" Nearest: '{near}'." if (near := nearest(analyser, ANALYSERS)) else ""
-        raise AudioProblem("analyser", f"There is no analyser '{analyser}'. Use {', '.join(ANALYSERS)}.{hint}")
+        names = ", ".join(ANALYSERS)
+        raise AudioProblem("analyser", f"There is no analyser '{analyser}'. Use {names}.{hint}")
     if analyser == "librosa":
         library("librosa", "librosa")
     if analyser != "auto":
@@ -108,7 +109,7 @@ def analyse(
     found = None if silent else track(heard, bpm)
     body = _body(heard, found, silent, bpm, beats_per_bar, file.warnings)
     report(length, length, "done")
-    return _plain(
+    content: dict[str, Any] = _plain(
         {
             "schema_version": SCHEMA_VERSION,
             "audio_path": str(path),
@@ -118,6 +119,7 @@ def analyse(
             **body,
         }
     )
+    return content
 
 
 def _silence() -> float:

@@ -83,9 +83,7 @@ class SongFile:
         if size == 0:
             raise AudioProblem("empty", f"{self.path}: the file is empty.")
         if size > MAX_BYTES:
-            raise AudioProblem(
-                "too_large", f"{self.path}: {size / 1024**3:.1f} GB; a song may have 2 GB. Convert it to flac."
-            )
+            raise AudioProblem("too_large", f"{self.path}: {size / 1024**3:.1f} GB; at most 2 GB are read.")
         try:
             sound = soundfile.SoundFile(self._file)
         except self._errors as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from detent.apps.choreography.audio.rhythm import Curve
 from detent.apps.choreography.audio.spectra import FRAMES_PER_S, Spectra
@@ -27,7 +28,7 @@ def loudness(spectra: Spectra) -> Curve:
     low, high = np.percentile(spectra.rms_db, (5, 95))
     if high - low < EVEN_DB:
         return np.full(spectra.frames, 0.5)
-    return np.clip((spectra.rms_db.astype(np.float64) - low) / (high - low), 0, 1)
+    return np.asarray(np.clip((spectra.rms_db.astype(np.float64) - low) / (high - low), 0, 1))
 
 
 def per_bar(curve: Curve, bars_s: Curve, duration_s: float) -> Curve:
@@ -40,7 +41,7 @@ def per_bar(curve: Curve, bars_s: Curve, duration_s: float) -> Curve:
     return np.asarray((total[ends] - total[starts]) / (ends - starts))
 
 
-def thinned(curve: Curve) -> Curve:
+def thinned(curve: NDArray[Any]) -> Curve:
     """The means of at most `STORED` stretches of a curve."""
     edges = np.linspace(0, len(curve), min(STORED, len(curve)) + 1).astype(int)
     return np.asarray(np.add.reduceat(curve, edges[:-1]) / np.diff(edges))

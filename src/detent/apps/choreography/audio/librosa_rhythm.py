@@ -1,4 +1,4 @@
-"""Beats and harmony by librosa, where it is installed. Its first use in an environment compiles for a while."""
+"""Beats and harmony by librosa. Its first use in an environment compiles for up to a minute."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ def track(spectra: Spectra, bpm: float | None = None) -> Rhythm | None:
     if len(beats_s) < 2:
         return None
     return Rhythm(period_tempo(beats_s), beats_s, confidence(own, beats_s), heard[1] if heard else ())
-
 
 
 def banks() -> Banks:

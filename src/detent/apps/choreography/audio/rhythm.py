@@ -17,7 +17,7 @@ SLOWEST, FASTEST = 60.0, 200.0
 CENTRE, SPREAD = 120.0, 0.9
 """The usual tempo, and its standard deviation in octaves."""
 TIGHTNESS = 100.0
-"""What a beat away from the expected place costs: this times the squared logarithm of the interval's ratio."""
+"""What a beat out of place costs: this times the squared logarithm of the interval's ratio."""
 FINER = 4
 """Parts of a frame in which beats are placed."""
 RELATIONS = {"half": 0.5, "double": 2.0, "two_thirds": 2 / 3}
@@ -41,7 +41,7 @@ class Rhythm:
 def onsets(decibel: NDArray[np.float32]) -> Curve:
     """How much begins in each frame: the mean rise over the bands, above its surroundings of a second."""
     rise = np.maximum(np.diff(decibel, axis=0, prepend=decibel[:1]), 0).mean(axis=1, dtype=np.float64)
-    return np.maximum(rise - uniform_filter1d(rise, round(FRAMES_PER_S), mode="nearest"), 0.0)
+    return np.asarray(np.maximum(rise - uniform_filter1d(rise, round(FRAMES_PER_S), mode="nearest"), 0.0))
 
 
 def autocorrelation(envelope: Curve, longest: int) -> Curve:
@@ -55,14 +55,14 @@ def autocorrelation(envelope: Curve, longest: int) -> Curve:
 
 
 def _prior(bpm: Curve) -> Curve:
-    return np.exp(-0.5 * (np.log2(bpm / CENTRE) / SPREAD) ** 2)
+    return np.asarray(np.exp(-0.5 * (np.log2(bpm / CENTRE) / SPREAD) ** 2))
 
 
 def tempo(envelope: Curve) -> tuple[float, tuple[tuple[str, float, float], ...]] | None:
     """The likeliest tempo and its relatives; None where nothing repeats.
 
-    A beat repeats after itself, after half of itself and after four. Two thirds of it, which it is mistaken for
-    otherwise, do not.
+    A beat repeats after itself, after half of itself and after four. Two thirds of it, which it is
+    mistaken for otherwise, do not.
     """
     longest = 60 * FRAMES_PER_S / SLOWEST
     curve = autocorrelation(envelope, 4 * int(longest) + 8)
@@ -96,8 +96,8 @@ def tempo(envelope: Curve) -> tuple[float, tuple[tuple[str, float, float], ...]]
 def chain(envelope: Curve, bpm: float) -> Curve:
     """The seconds with the strongest onsets at the most even distance (dynamic programming).
 
-    Frames are divided by `FINER`: a period that is no whole number of frames would else lose its place wherever
-    the song pauses.
+    Frames are divided by `FINER`: a period that is no whole number of frames would else lose its place
+    wherever the song pauses.
     """
     scale = envelope.std()
     period = 60 * FRAMES_PER_S * FINER / bpm

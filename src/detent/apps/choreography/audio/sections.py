@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def similarity(rows: Rows) -> Rows:
 
 
 def novelty(alike: Rows) -> Curve:
-    """How much the bars after each bar line differ from those before it: a checkerboard along the diagonal."""
+    """How much the bars after each bar line differ from those before: a checkerboard on the diagonal."""
     count = len(alike)
     half = KERNEL
     taper = np.exp(-0.5 * ((np.arange(-half, half) + 0.5) / (half / 2)) ** 2)
@@ -91,7 +92,7 @@ def borders(curve: Curve) -> list[int]:
 
 
 def gridded(places: list[int], count: int) -> list[int]:
-    """Borders on a multiple of four bars, counted from the start that suits most of them, if within one bar."""
+    """Borders on a multiple of four bars, counted from the start most of them suit, if within one bar."""
     if not places:
         return []
     # A song may begin with an upbeat, or with a few bars of noise: its phrases need not start at bar 1.
@@ -110,8 +111,8 @@ def parts(rows: Rows) -> list[Part]:
     count = len(rows)
     alike = similarity(rows)
     edges = [0, *gridded(borders(novelty(alike)), count), count]
-    spans = list(zip(edges[:-1], edges[1:], strict=True))
-    # Sections are compared by their mean bars: single bars of one section differ by their place in the phrase.
+    spans = list(pairwise(edges))
+    # Sections are compared by their mean bars: the bars of one differ by their place in the phrase.
     mean = np.array([rows[start:end].mean(axis=0) for start, end in spans])
     between = similarity(mean)
     groups: list[list[int]] = []
@@ -178,9 +179,8 @@ def described(cut: list[Part], bars: Curve, bars_s: Curve, duration_s: float) ->
     """The sections as `audio.json` has them."""
     edges = np.append(bars_s, duration_s)
     lengths = np.diff(edges)
-    energies = np.array(
-        [float(np.average(bars[part.start : part.end], weights=lengths[part.start : part.end])) for part in cut]
-    )
+    spans = [slice(part.start, part.end) for part in cut]
+    energies = np.array([float(np.average(bars[span], weights=lengths[span])) for span in spans])
     ranks = np.argsort(np.argsort(-energies, kind="stable"), kind="stable") + 1
     names = labels(cut, energies, bars)
     return [

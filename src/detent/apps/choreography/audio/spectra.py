@@ -68,7 +68,8 @@ class Spectra:
 
 def mel_filters(bands: int = MELS, low_hz: float = 30.0, high_hz: float = RATE / 2) -> Floats:
     """Triangles, evenly spaced on the mel scale, each of area 1; one column per band."""
-    mels = np.linspace(*(2595 * np.log10(1 + np.array([low_hz, high_hz]) / 700)), bands + 2)
+    lowest, highest = (2595 * float(np.log10(1 + hertz / 700)) for hertz in (low_hz, high_hz))
+    mels = np.linspace(lowest, highest, bands + 2)
     edges = 700 * (10 ** (mels / 2595) - 1)
     hertz = fft.rfftfreq(FRAME, 1 / RATE)[:, None]
     rising = (hertz - edges[:-2]) / np.diff(edges)[:-1]
@@ -180,4 +181,4 @@ def _decibel(power: Floats) -> Floats:
 
 
 def _cut(decibel: Floats) -> Floats:
-    return np.maximum(decibel, decibel.max() - np.float32(RANGE_DB))
+    return np.asarray(np.maximum(decibel, decibel.max() - np.float32(RANGE_DB)))

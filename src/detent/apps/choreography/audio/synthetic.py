@@ -143,7 +143,7 @@ class Tape:
     def kick(self) -> Wave:
         """A falling sine with a click."""
         t = self.time(0.22)
-        return np.sin(2 * np.pi * (48 * t + 7 * (1 - np.exp(-t * 28)))) * np.exp(-t * 14)
+        return np.asarray(np.sin(2 * np.pi * (48 * t + 7 * (1 - np.exp(-t * 28)))) * np.exp(-t * 14))
 
     def snare(self) -> Wave:
         """Noise over a short tone."""

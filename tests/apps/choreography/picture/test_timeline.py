@@ -5,6 +5,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from functools import cache
 from itertools import combinations
 
 import pytest
@@ -42,13 +43,18 @@ def of_sections(rows):
     return replace(whole, sections=tuple(sections), energy_per_bar=tuple(energies))
 
 
-def show(rows=LONG_SONG, heads=4):
-    """What a picture takes."""
+@cache
+def shown(rows, heads):
     the_song, stage = of_sections(rows), Stage(heads=heads)
     plan = plan_show(the_song, stage)
     implementation, _ = implement(the_song, plan, stage)
     evaluation = judge(the_song, plan, implementation, stage)
     return the_song, plan, implementation, evaluation, stage, Rig.of_heads(heads)
+
+
+def show(rows=LONG_SONG, heads=4):
+    """What a picture takes."""
+    return shown(tuple(rows), heads)
 
 
 def texts(drawing) -> list[Text]:

@@ -75,13 +75,6 @@ class HeadTrack:
     """Unrounded DMX values of pan, tilt and dimmer, for each frame."""
     spans: tuple[Span, ...]
 
-    def values(self, channel: int, span: Span, start: int, end: int) -> NDArray[np.float32]:
-        """Unrounded values of a channel for frames of a span."""
-        for row, role in enumerate(MOVED):
-            if self.fixture.dmx_mapping[role] == channel:
-                return self.moved[row, start:end]
-        return np.full(end - start, span.constants.get(channel, 0), dtype=np.float32)
-
     def dmx(self) -> NDArray[np.uint8]:
         """The whole DMX values of every channel and frame."""
         values = np.zeros((self.fixture.written_channels, self.moved.shape[1]), dtype=np.uint8)

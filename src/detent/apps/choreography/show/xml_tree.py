@@ -5,6 +5,7 @@ Nothing is fetched or expanded: a document type, and with it every entity of its
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
@@ -124,16 +125,14 @@ def parse_xml(source: bytes) -> Tree:
     return Tree(source, roots[0])
 
 
+_TAG = re.compile(rb"""(?:[^>"']++|"[^"]*+"|'[^']*+')*+>""")
+
+
 def _tag_end(source: bytes, start: int) -> int:
     """Byte behind the opening tag at `start`; a `>` inside a quoted attribute does not end it."""
-    at = start
-    while True:
-        close = source.index(b">", at)
-        quotes = [where for where in (source.find(q, at, close) for q in (b'"', b"'")) if where >= 0]
-        if not quotes:
-            return close + 1
-        opened = min(quotes)
-        at = source.index(source[opened : opened + 1], opened + 1) + 1
+    match = _TAG.match(source, start)
+    assert match is not None  # expat has read it
+    return match.end()
 
 
 def element(
@@ -159,11 +158,9 @@ def attribute(value: str) -> str:
     return quoteattr(printable(value), {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"})
 
 
+_UNPRINTABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
 def printable(text: str) -> str:
     """Text without the characters that XML 1.0 cannot hold."""
-    return "".join(
-        character
-        for character in text
-        if character in "\t\n\r" or "\u0020" <= character <= "\ud7ff" or "\ue000" <= character <= "\ufffd"
-        or character >= "\U00010000"
-    )  # fmt: skip
+    return _UNPRINTABLE.sub("", text)

@@ -17,7 +17,7 @@ from detent.apps.choreography.domain.plan import AgentImplementation, AgentPlan,
 from detent.apps.choreography.domain.song import Song
 from detent.apps.choreography.show.curves import GRID, described
 from detent.apps.choreography.show.fixtures import Rig
-from detent.apps.choreography.show.render import HeadTrack, Rendering, Span
+from detent.apps.choreography.show.render import MOVED, HeadTrack, Rendering, Span
 from detent.apps.choreography.show.timing import FRAME_TIMES, Mark
 from detent.apps.choreography.show.xml_tree import Node, element
 from detent.apps.choreography.show.xsq_checker import check
@@ -411,14 +411,19 @@ def _row(tag: str, text: str) -> str:
 def _settings(track: HeadTrack, span: Span, start: int, end: int) -> str:
     """The settings string of one effect."""
     channels = range(1, track.fixture.written_channels + 1)
-    sliders: list[str] = []
-    curves: list[str] = []
-    for channel in channels:
-        value, curve = described(track.values(channel, span, start, end), channel)
-        sliders.append(f"E_SLIDER_DMX{channel}={value}")
+    sliders = {channel: span.constants.get(channel, 0) for channel in channels}
+    curves: dict[int, str] = {}
+    for row, role in enumerate(MOVED):
+        channel = track.fixture.dmx_mapping[role]
+        sliders[channel], curve = described(track.moved[row, start:end], channel)
         if curve:
-            curves.append(f"E_VALUECURVE_DMX{channel}={curve}")
-    inversion = [f"E_CHECKBOX_INVDMX{channel}=0" for channel in channels]
+            curves[channel] = curve
     return ",".join(
-        ["B_CHOICE_BufferStyle=Per Model Default", *inversion, "E_NOTEBOOK1=Channels 1-16", *sliders, *curves]
+        [
+            "B_CHOICE_BufferStyle=Per Model Default",
+            *(f"E_CHECKBOX_INVDMX{channel}=0" for channel in channels),
+            "E_NOTEBOOK1=Channels 1-16",
+            *(f"E_SLIDER_DMX{channel}={value}" for channel, value in sliders.items()),
+            *(f"E_VALUECURVE_DMX{channel}={curves[channel]}" for channel in sorted(curves)),
+        ]
     )

@@ -178,7 +178,7 @@ class SequenceTree:
     def duration_ms(self) -> int | None:
         """Milliseconds of the sequence, if the head says it."""
         text = self.head.get("sequenceDuration", "")
-        return round(float(text) * 1000) if re.fullmatch(r"\d{1,7}(\.\d{1,9})?", text) else None
+        return round(float(text) * 1000) if re.fullmatch(r"\d{1,5}(\.\d{1,9})?", text) else None
 
     def declared(self) -> list[Node]:
         """Elements that are declared."""

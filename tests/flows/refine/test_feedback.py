@@ -6,12 +6,14 @@ import pytest
 
 from detent.flows.refine.decisions import validation_feedback
 from detent.flows.refine.evaluation import Issue, ValidationReport
-from detent.flows.refine.feedback import CUT, Feedback, for_implementer, for_planner, render
+from detent.flows.refine.feedback import CUT, Feedback, FeedbackType, for_implementer, for_planner, render
 
-V, S, H = "validation_failure", "judge_soft_failure", "judge_hard_failure"
+V: FeedbackType = "validation_failure"
+S: FeedbackType = "judge_soft_failure"
+H: FeedbackType = "judge_hard_failure"
 
 
-def pieces(*types: str) -> list[Feedback]:
+def pieces(*types: FeedbackType) -> list[Feedback]:
     return [Feedback(kind, f"text {number}", number) for number, kind in enumerate(types, 1)]
 
 
@@ -84,4 +86,4 @@ def test_it_survives_being_written_and_read():
     (piece,) = pieces(S)
     assert Feedback.from_plain(piece.to_plain()) == piece
     with pytest.raises(ValueError, match="judge_hard_failure"):
-        Feedback("hard", "", 1)
+        Feedback("hard", "", 1)  # type: ignore[arg-type]

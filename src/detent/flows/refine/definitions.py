@@ -1,8 +1,10 @@
-"""Refinements that people write: folders with a `refine.py` that makes a flow."""
+"""Refinements that people write: folders with a `refine.py` that makes a flow.
+
+They are code, so they are found by their path alone: nothing is executed that nobody has named.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Refinements(Definitions):
-    """The refinements of one project."""
+    """The refinements in one project."""
 
     def claims(self, path: Path) -> bool:
         """Whether a path is a folder with a `refine.py`."""
@@ -51,25 +53,3 @@ class Refinements(Definitions):
                 f"{file} makes no refinement: give a name to what refine_flow(…) returns."
             )
         return flows
-
-    def paths(self, *, shipped: bool = True) -> list[Path]:
-        """The folders of the project that are refinements."""
-        folder = self.settings.folder
-        inside = sorted(folder.iterdir()) if folder.is_dir() else []
-        return [path for path in inside if not path.name.startswith(".") and self.claims(path)]
-
-    def named(self, name: str) -> list[Flow]:
-        """The flows of the folder that makes a flow of this name."""
-        for path in self.paths() if not self.project.left_out else ():
-            flows = self.flows(path) if path.name == name else []
-            if any(flow.name == name for flow in flows):
-                return flows
-        return []
-
-    def all(self, tell: Callable[[str], None]) -> Iterator[tuple[list[Flow], bool]]:
-        """The flows of those folders; `tell` reports broken ones."""
-        for path in self.paths():
-            try:
-                yield self.flows(path), False
-            except ConfigurationError as error:
-                tell(f"The refinement in {path.name} is left out. {error}")

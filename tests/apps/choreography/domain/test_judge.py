@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import cycle
+from typing import Any
 
 import pytest
 
@@ -234,3 +235,54 @@ def test_judging_is_deterministic() -> None:
     plan = plan_show(WORKED, STAGE)
     made = implement(WORKED, plan, STAGE)[0]
     assert judge(WORKED, plan, made, STAGE) == judge(WORKED, plan, made, STAGE)
+
+
+def one_score(category: int, *sections: dict[str, Any]) -> float:
+    """One score of the clean plan with some values of its sections changed."""
+    plan = CLEAN_PLAN.to_plain()
+    for section, change in zip(plan["sections"], sections, strict=True):
+        section.update({name: value for name, value in change.items() if name in section})
+        section["channels"].update({name: value for name, value in change.items() if name not in section})
+    parsed = parse_plan(plan)
+    return scores(judge(WORKED, parsed, implement(WORKED, parsed, STAGE)[0], STAGE))[category]
+
+
+def test_single_terms_of_the_formulas_are_as_computed_by_hand() -> None:
+    """R-46: 3.8, term by term, in the song of the worked example."""
+    assert one_score(2, {}, {}, {}) == 96.7, "2 of 3 layered: (100 + 100 − 6.7)/2"
+    again = {"templates": ["hammer_hits", "pulse_steps"]}
+    assert one_score(2, {}, {}, again) == 91.7, (
+        "pulse_steps again: (90 + 93.3)/2, and no share of three sections"
+    )
+    assert one_score(6, {}, {}, {"shutter": "closed"}) == 90, "prism behind a closed shutter"
+    assert one_score(4, {}, {"shutter": "strobe_fast"}, {"shutter": "pulse"}) == 60, (
+        "(1 + 0.3 + 0.7)/3, − 2·3.3"
+    )
+
+
+def test_parts_may_end_after_an_even_number_of_bars_inside_a_section() -> None:
+    """R-46: 3.8, Q: bars 1–4 and 5–12 of one section of 12 bars are clean, 1–5 and 6–12 are not."""
+    song = song_of(("full", 12, 50))
+
+    def alignment(border: int) -> float:
+        channels = "open white open"
+        plan = plan_of(
+            ("A", "verse", 1, border, "call_answer", "DRAMATIC", "UP", channels),
+            ("B", "verse", border + 1, 12, "slow_fan", "DRAMATIC", "UP", channels),
+        )
+        return scores(judge(song, plan, implement(song, plan, STAGE)[0], STAGE))[0]
+
+    assert alignment(4) == 100
+    assert alignment(5) == 60
+
+
+def test_every_colour_scene_above_five_costs_15() -> None:
+    """R-46: six scenes score 85."""
+    song = song_of(*[("verse", 4, 50)] * 6)
+    plan = plan_of(
+        *(
+            (f"P{k}", "verse", 4 * k + 1, 4 * k + 4, "slow_fan", "DRAMATIC", "UP", f"open {colour} open")
+            for k, colour in enumerate(("red", "amber") * 3)
+        )
+    )
+    assert scores(judge(song, plan, implement(song, plan, STAGE)[0], STAGE))[5] == 85

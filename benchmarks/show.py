@@ -45,7 +45,7 @@ def _shows(folder: Path, quick: bool) -> Iterator[str]:
         yield f"  {spec.name:14}{cells}{planned:10.3f}{true:8.3f}"
     total = mean(sum(times.values()) for times, _, _ in rows)
     planned, true = mean(row[1] for row in rows), mean(row[2] for row in rows)
-    yield f"  all: {total:.4f} of the song's length (aim 0.1); on planned beats {planned:.3f}, true ones {true:.3f}"
+    yield f"  all: {total:.4f} of the length (aim 0.1); on planned beats {planned:.3f}, true ones {true:.3f}"
 
 
 def _show(path: Path, beats: list[float]) -> tuple[dict[str, float], float, float]:

@@ -599,8 +599,15 @@ class Execution:
             "prompt": plan.prompt_fingerprint,
             "handler": plan.handler_fingerprint,
             "check": plan.check_fingerprint,
-            "sampling": plan.sampling_fingerprint,
+            "sampling": self._sampling(),
         }
+
+    def _sampling(self) -> str:
+        """How the model is asked, and where."""
+        server_of = getattr(self.planner.settings.executors, "server_of", None)
+        server = None if server_of is None else server_of(self.plan.config.provider)
+        usual = self.plan.sampling_fingerprint
+        return usual if server is None else digest([usual, *server], 12)
 
     def _fell_back(self, fallback: Fallback, *, succeeded: bool) -> None:
         self.say(

@@ -18,10 +18,10 @@ def layers(language: str, sentence: str) -> set[str]:
 @pytest.mark.parametrize(
     "text",
     [
-        "Hyvä vastaanottaja,\n\nSN30517 korjataan takuun puitteissa ja palautetaan teille pian. Numero on TKT-10001.",
-        "Kedves Maren!\n\nA SN30517 javítása garanciális, és kollégánk hamarosan keresni fogja. Jegy: TKT-10001.",
-        "Kallis klient,\n\nSN30517 parandatakse garantii korras ning saadetakse tagasi. Number on TKT-10001.",
-        "Annwyl gwsmer,\n\nmae SN30517 dan warant a byddwn yn cysylltu cyn bo hir. Rhif y tocyn yw TKT-10001.",
+        "Hyvä vastaanottaja,\n\nSN30517 korjataan takuun puitteissa ja palautetaan. Numero on TKT-10001.",
+        "Kedves Maren!\n\nA SN30517 javítása garanciális, és kollégánk keresni fogja. Jegy: TKT-10001.",
+        "Kallis klient,\n\nSN30517 parandatakse garantii korras ning saadetakse. Number on TKT-10001.",
+        "Annwyl gwsmer,\n\nmae SN30517 dan warant a byddwn yn cysylltu. Rhif y tocyn yw TKT-10001.",
     ],
     ids=["Finnish", "Hungarian", "Estonian", "Welsh"],
 )
@@ -35,7 +35,7 @@ def test_a_text_in_a_language_that_nobody_knows_is_refused(language, text):
     "sentence",
     [
         "Brzy se vám ozve náš technik.", "Vi hör av oss snart igen.", "Vă vom contacta în curând.",
-        "Laite palautetaan teille korjattuna takaisin.", "Bedankt.", "Grazie tante.", "Tusen takk.", "Díky moc!",
+        "Laite palautetaan teille korjattuna.", "Bedankt.", "Grazie tante.", "Tusen takk.", "Díky moc!",
     ],
 )  # fmt: skip
 def test_a_foreign_sentence_is_refused_however_short(language, sentence):
@@ -46,7 +46,8 @@ def test_a_foreign_sentence_is_refused_however_short(language, sentence):
     ("language", "sentence"),
     [
         ("en", "We met Eleanor about it."), ("en", "Bring it to our branch in Norwich."),
-        ("en", "Dana Whitfield looks after it."), ("en", "Your contact: Ruben."), ("en", "I am Oscar, by the way."),
+        ("en", "Dana Whitfield looks after it."), ("en", "Your contact: Ruben."),
+        ("en", "I am Oscar, by the way."),
         ("en", "It was given to Priya today."), ("en", "Nora"), ("en", "Ask Theo P. about it."),
         ("pl", "Sprawą zajmie się Bożena."), ("pl", "Irena Dudek prowadzi tę sprawę."),
         ("pl", "Prosimy przywieźć je na ul. Leśną."), ("pl", "Nasz oddział jest w Gdyni."),
@@ -79,13 +80,16 @@ def test_a_word_of_the_steps_own_text_is_known():
 @pytest.mark.parametrize(
     ("language", "sentence"),
     [
-        ("en", "The bill is fifteen."), ("en", "We ask for sixty-five."), ("en", "That makes three thousand."),
+        ("en", "The bill is fifteen."), ("en", "We ask for sixty-five."),
+        ("en", "That makes three thousand."),
         ("en", "The fee is halved for you."), ("en", "You pay two thirds of the price."),
         ("en", "Your cover is doubled."), ("en", "Hold the button for five seconds."),
         ("en", "Dozens of them were sold."),
-        ("pl", "Opłata to trzydzieści."), ("pl", "Zapłacą Państwo połowę ceny."), ("pl", "Potrajamy gwarancję."),
+        ("pl", "Opłata to trzydzieści."), ("pl", "Zapłacą Państwo połowę ceny."),
+        ("pl", "Potrajamy gwarancję."),
         ("pl", "Proszę odczekać pięć sekund."),
-        ("de", "Die Gebühr ist achtzehn."), ("de", "Sie zahlen nur die Hälfte."), ("de", "Die Garantie wird verdoppelt."),
+        ("de", "Die Gebühr ist achtzehn."), ("de", "Sie zahlen nur die Hälfte."),
+        ("de", "Die Garantie wird verdoppelt."),
         ("de", "Warten Sie bitte zehn Sekunden."),
     ],
 )  # fmt: skip
@@ -116,7 +120,8 @@ def test_a_small_number_is_a_figure_of_speech(language, sentence):
         ("pl", "To będzie tysiak.", "money"), ("de", "Das kostet einen Tausender.", "money"),
         ("en", "Say JUMBO to us.", "links"), ("en", "Its number is MCMX.", "links"),
         ("en", "Read h e l p now.", "links"), ("en", "See www of ours.", "links"),
-        ("pl", "Piszcie na biuro małpa firma kropka pl.", "links"), ("en", "See northpine/shop for it.", "links"),
+        ("pl", "Piszcie na biuro małpa firma kropka pl.", "links"),
+        ("en", "See northpine/shop for it.", "links"),
     ],
 )  # fmt: skip
 def test_what_has_a_form_is_found_in_other_clothes(language, sentence, layer):

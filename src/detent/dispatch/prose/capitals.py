@@ -1,6 +1,6 @@
 """Capitalised words inside a sentence, and codes in capitals: those of the facts, and none else.
 
-A single capitalised word at the beginning of a sentence is not judged, because every sentence begins with one.
+A single capitalised word at the beginning of a sentence is not judged: every sentence begins with one.
 """
 
 from __future__ import annotations
@@ -52,9 +52,11 @@ def names(text: str, whole: str, known: Set[str], data: LanguageData) -> Iterato
     text = days.without_days(text, data)
     for match in _WORD.finditer(text):
         word = match.group()
-        if word[0].isupper() and not word.isupper() and not _is_known(word, known, data):
-            if not _begins_sentence(whole, match.start(), data):
-                yield match.start()
+        is_capitalised = word[0].isupper() and not word.isupper()
+        if not is_capitalised or _is_known(word, known, data):
+            continue
+        if not _begins_sentence(whole, match.start(), data):
+            yield match.start()
     for match in _INITIAL.finditer(text):
         if match.group()[0].isupper() and whole[: match.start()].split()[-1][0].isupper():
             yield match.start()

@@ -10,7 +10,7 @@ from detent.dispatch.prose.language_data import LanguageData
 from detent.dispatch.prose.masked_text import sentences
 
 LARGEST, MOST_WORDS = 12, 1
-"""The largest number, and its words, that a text may state without a unit; more than that is no figure of speech."""
+"""The largest number, and the most words of one, that a text may state without a unit."""
 _WORD = re.compile(r"[^\W\d_]+")
 _GAP = r"[ \n]+(?:\([\d]+\)[ \n]+)?"
 

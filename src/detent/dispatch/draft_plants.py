@@ -210,6 +210,11 @@ class DraftPlants:
         sorts = self._measurable(by)
         return sum(planted for planted, _ in sorts.values()), sum(caught for _, caught in sorts.values())
 
+    @property
+    def decided(self) -> int:
+        """Planted drafts that persons have decided on."""
+        return sum(planted for planted, _ in self._judged_by_sort().values())
+
     def _measurable(self, by: str) -> dict[str, tuple[int, int]]:
         """The figures of a reviewer without the sorts of which more than half were withdrawn."""
         planted = self._judged_by_sort()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from detent.dispatch.gate import Side
     from detent.dispatch.plan import Plan
     from detent.engine.context import StepContext
+    from detent.engine.ports import Store
 
 
 class DraftReview:
@@ -54,7 +55,7 @@ class DraftReview:
         )  # fmt: skip
         return cls(plan, ctx, draft)
 
-    async def decision(self, side: Side) -> Review | None:
+    async def decision(self, side: Side, store: Store) -> Review | None:
         """What a person has decided; None while nobody has.
 
         An edit that breaks the hard contract is put before a person again.
@@ -76,7 +77,7 @@ class DraftReview:
             if not problems or review.verdict in (DraftVerdict.HANDLER, DraftVerdict.UNJUDGED):
                 return review
             if not self.shown.edition:
-                self.until = await self._until()
+                self.until = await self._until(store)
             edition = self.shown.edition + 1
             self.shown = replace(self.shown, written=review.texts, problems=problems, edition=edition)
         return None
@@ -92,9 +93,9 @@ class DraftReview:
             about={"step": self.plan.qualified, "kept": self.kept(), "private": True},
         )  # fmt: skip
 
-    async def _until(self) -> float | None:
+    async def _until(self, store: Store) -> float | None:
         """When the time for the agent's draft is over: an edit that is refused does not prolong it."""
-        async for entry in read(self.ctx._driver.engine.store, self.ctx.run_id):
+        async for entry in read(store, self.ctx.run_id):
             if isinstance(entry.body, Held) and entry.body.name == self.draft.hold:
                 return entry.body.wake_at
         return None

@@ -358,7 +358,9 @@ class Execution:
         judgement = await self.judge.answer(asked.proposal, in_own_words)
         if not judgement.accepted:
             return await self._answered(asked, judgement)
-        decision = await review.decision(side) if reviewed else Review(DraftVerdict.UNJUDGED, own)
+        store = self.driver.engine.store
+        unjudged = Review(DraftVerdict.UNJUDGED, own)
+        decision = await review.decision(side, store) if reviewed else unjudged
         if reviewed:
             await DraftPlanting(self.plan, self.ctx, self.driver, self.evidence).follow(
                 review, decision, side

@@ -25,7 +25,9 @@ from detent.apps.warranty.domain.coverage import device_of
 from detent.apps.warranty.tools.registry import Registry
 from detent.cli import review
 from detent.cli.main import run as detent
+from detent.cli.workspace import Workspace
 from detent.dispatch.draft import Draft
+from detent.dispatch.draft_queue import queue
 from detent.dispatch.evidence import Verdict, verdict_of
 from detent.engine.journal_reader import read
 from tests.apps.warranty.correspondence import text_of
@@ -443,6 +445,26 @@ class TestWrongWays:
         assert "Traceback" not in at.errors
         assert ".py" not in at.errors
         assert at.sent() == []
+
+    def test_an_edit_refused_when_it_is_used_does_not_prolong_the_wait(self, desk):
+        """One that another program has released, past the check of the command."""
+        at = desk(review="person", review_within="4h")
+        at("run", "warranty", "--once")
+        (before,) = at("review", "list", "--json")["drafts"]
+
+        async def release() -> None:
+            workspace = Workspace(None, None)
+            async with workspace.engine() as engine:
+                (queued,) = await queue(engine.store, time.time())
+                await workspace.know(engine, "warranty")
+                answer = {"verdict": "edit", "texts": {"send_email.body": "See www.refunds.example, please."}}
+                await engine.release(queued.run, answer, hold=queued.hold, by="Bo", drive=False)
+
+        asyncio.run(release())
+        at("resume", "--all")
+        (after,) = at("review", "list", "--json")["drafts"]
+        assert after["id"] != before["id"]
+        assert after["until"] == before["until"]
 
     def test_the_loser_of_a_race_is_told_that_the_draft_waits_no_more(self, desk, monkeypatch):
         at = desk(review="person")

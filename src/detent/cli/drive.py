@@ -85,7 +85,9 @@ async def drive(
         kept = f" The run is kept and can go on: {workspace.command('resume', result.id)}"
         warn(f"Stopped.{'' if workspace.forgets else kept}")
         return INTERRUPTED
-    return 0 if detach else run_status.exit_code(result.status)
+    if detach:
+        return 0
+    return 1 if run_status.failed_at_end(result) else run_status.exit_code(result.status)
 
 
 async def tell(

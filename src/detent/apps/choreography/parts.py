@@ -6,6 +6,7 @@ Each works on the prepared request alone, as JSON values in and out, so that cod
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from detent.apps.choreography.domain import brief
@@ -21,17 +22,24 @@ from detent.flows.refine.attempt import Attempt
 from detent.flows.refine.evaluation import Evaluation, Rubric, ValidationReport
 from detent.flows.refine.feedback import Feedback
 from detent.flows.refine.part import Part, Rejected, show_progress
+from detent.insight.formatting import count
+from detent.kernel.errors import ConfigurationError
 
 
 def prepare(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure the song."""
+    """Measure the song, and take down what the sequence to start from is."""
     from detent.apps.choreography.audio.problem import AudioProblem
+    from detent.apps.choreography.show.xsq_reader import fingerprint
 
+    path = request["xsq_path"]
     try:
+        base = {"xsq_path": None} if path is None else fingerprint(Path(path).read_bytes(), path)
         audio = analysed(request, progress=show_progress)
     except AudioProblem as problem:
         raise Rejected(problem.code, str(problem)) from problem
-    return {**request, "audio_sha256": audio["audio_sha256"], "audio": audio}
+    except (OSError, ConfigurationError) as error:
+        raise Rejected("base", f"{path} cannot be added to: {error}") from error
+    return {**request, "audio_sha256": audio["audio_sha256"], "audio": audio, "base": base}
 
 
 def plan(
@@ -101,17 +109,16 @@ def _judge_brief(request: Any, plan: Any, implementation: Any) -> dict[str, Any]
 def _song_note(request: Mapping[str, Any]) -> str:
     song = song_of(request)
     minutes, seconds = divmod(round(song.duration_s), 60)
-    count = len(song.sections)
     return (
-        f"{minutes}:{seconds:02}, {song.tempo_bpm:.0f} BPM, {song.bars} bars, "
-        f"{count} section{'' if count == 1 else 's'}"
+        f"{minutes}:{seconds:02}, {song.tempo_bpm:.0f} BPM, {count(song.bars, 'bar')}, "
+        f"{count(len(song.sections), 'section')}"
     )
 
 
 def _plan_note(plan: Mapping[str, Any]) -> str:
     sections = plan["sections"]
     templates = {template for section in sections for template in section["templates"]}
-    return f"{len(sections)} sections, {len(templates)} templates"
+    return f"{count(len(sections), 'section')}, {count(len(templates), 'template')}"
 
 
 PREPARER = Part(prepare, note=_song_note, blocking=True)
@@ -126,6 +133,6 @@ IMPLEMENTER = Part(
     expand,
     output_schema=lambda request: brief.implementation_schema(stage_of(request)),
     brief=_implementer_brief,
-    note=lambda implementation: f"{len(implementation['sections'])} parts",
+    note=lambda implementation: count(len(implementation["sections"]), "part"),
 )
 JUDGE = Part(evaluate, brief=_judge_brief)

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from detent.apps.choreography.audio.analysis import check_libraries, check_wishes, fingerprint
+from detent.apps.choreography.audio.analysis import check_libraries, check_wishes, chosen, fingerprint
 from detent.apps.choreography.audio.problem import AudioProblem
 from detent.apps.choreography.domain.library import Library, check_folder, load_library
 from detent.apps.choreography.domain.song import Song
@@ -51,7 +51,8 @@ def new_request(
     """
     problems = list(known)
     check_libraries()
-    _tried(problems, lambda: check_wishes(analyser, bpm, config.assumptions.beats_per_bar))
+    _tried(problems, lambda: chosen(analyser))
+    _tried(problems, lambda: check_wishes(bpm, config.assumptions.beats_per_bar))
     sha256 = _tried(problems, lambda: fingerprint(song))
     if base is not None:
         _tried(problems, lambda: _check_base(base))

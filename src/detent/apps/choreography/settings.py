@@ -129,11 +129,11 @@ def job_config(settings: Settings, *, unknown: bool = True) -> JobConfig:
 
 
 def files_named(settings: Settings) -> JobConfig:
-    """The rig and the templates that settings name which are wrong otherwise; all else as it ships."""
+    """The rig, the templates and the name in settings that are wrong otherwise; all else as it ships."""
     own = settings.get(HEADING, default={})
     values = own if isinstance(own, Mapping) else {}
     kept: dict[str, Any] = {}
-    for key in ("fixture_config_path", "template_dirs"):
+    for key in ("fixture_config_path", "template_dirs", "project_name"):
         try:
             JobConfig.model_validate({key: values.get(key)})
         except ValidationError:

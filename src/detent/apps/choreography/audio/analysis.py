@@ -56,17 +56,6 @@ def check_libraries() -> None:
         library(name)
 
 
-def check_wishes(analyser: str, bpm: float | None, beats_per_bar: int | None) -> None:
-    """Check what is wished of an analysis.
-
-    Raises:
-        AudioProblem: a wish cannot be met.
-        IntegrationMissing: librosa is asked for and not installed.
-    """
-    chosen(analyser)
-    _check(bpm, beats_per_bar)
-
-
 def chosen(analyser: str = "auto") -> str:
     """The analyser in fact: `auto` is librosa where it is installed.
 
@@ -108,7 +97,7 @@ def analyse(
         AudioProblem: the song cannot be read or is beyond the limits, or a wish cannot be met.
         IntegrationMissing: the libraries are not installed.
     """
-    _check(bpm, beats_per_bar)
+    check_wishes(bpm, beats_per_bar)
     check_libraries()
     name = chosen(analyser)
     from detent.apps.choreography.audio import decoding, librosa_rhythm, rhythm, spectra
@@ -146,7 +135,8 @@ def _silence() -> float:
     return SILENCE
 
 
-def _check(bpm: float | None, beats_per_bar: int | None) -> None:
+def check_wishes(bpm: float | None, beats_per_bar: int | None) -> None:
+    """Raise `AudioProblem` if a song cannot have this tempo or meter."""
     if bpm is not None and not BPM_LIMITS[0] <= bpm <= BPM_LIMITS[1]:  # also refuses NaN
         raise AudioProblem("bpm", f"A tempo of {bpm} BPM is not possible; it must be 30 to 300.")
     if beats_per_bar is not None and not BAR_LIMITS[0] <= beats_per_bar <= BAR_LIMITS[1]:

@@ -20,7 +20,7 @@ from detent.apps.choreography.request import song_of, stage_of
 from detent.apps.choreography.songs import analysed
 from detent.flows.refine.attempt import Attempt
 from detent.flows.refine.evaluation import Evaluation, Rubric, ValidationReport
-from detent.flows.refine.feedback import Feedback
+from detent.flows.refine.feedback import Feedback, render
 from detent.flows.refine.part import Part, Rejected, show_progress
 from detent.insight.formatting import count
 from detent.kernel.errors import ConfigurationError
@@ -62,11 +62,12 @@ def expand(
     previous: Attempt | None,
 ) -> dict[str, Any]:
     """Expand a plan onto the heads: which template runs on which heads in which bars."""
-    before = None
-    if previous is not None and previous.implementation is not None:
-        before = AgentImplementation.model_validate(previous.implementation)
     implementation, _ = implement(
-        song_of(request), AgentPlan.model_validate(plan), stage_of(request), feedback, before
+        song_of(request),
+        AgentPlan.model_validate(plan),
+        stage_of(request),
+        feedback,
+        _implementation(previous),
     )
     return implementation.to_plain()
 
@@ -88,13 +89,20 @@ def rubric_of(request: Mapping[str, Any]) -> Rubric:
     return rubric(stage_of(request))
 
 
+def _implementation(attempt: Attempt | None) -> AgentImplementation | None:
+    if attempt is None or attempt.implementation is None:
+        return None
+    return AgentImplementation.model_validate(attempt.implementation)
+
+
 def _planner_brief(request: Any, feedback: Any, previous: Any) -> dict[str, Any]:
-    return brief.planner_brief(song_of(request), stage_of(request), feedback)
+    return brief.planner_brief(song_of(request), stage_of(request), render(feedback))
 
 
 def _implementer_brief(request: Any, plan: Any, feedback: Any, previous: Any) -> dict[str, Any]:
     shown = AgentPlan.model_validate(plan)
-    return brief.implementer_brief(song_of(request), shown, stage_of(request), feedback)
+    before = _implementation(previous)
+    return brief.implementer_brief(song_of(request), shown, stage_of(request), render(feedback), before)
 
 
 def _judge_brief(request: Any, plan: Any, implementation: Any) -> dict[str, Any]:

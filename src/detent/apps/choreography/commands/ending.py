@@ -34,6 +34,9 @@ class ShowKind(RefineKind):
         return True
 
 
+DISPLAY = ShowKind()
+
+
 def lines_of(result: OrchestratorResult) -> list[str]:
     """The last lines: status, score, files, tokens; which attempt was kept; what went wrong."""
     from detent.cli.output import clean, status

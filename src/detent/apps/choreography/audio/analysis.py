@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from detent.apps.choreography.audio.rhythm import Curve, Rhythm
     from detent.apps.choreography.audio.spectra import Spectra
 
-__all__ = ["ANALYSERS", "ANALYSER_VERSION", "AudioProblem", "Progress", "analyse", "chosen", "fingerprint"]
+__all__ = [
+    "ANALYSERS", "ANALYSER_VERSION", "AudioProblem", "Progress", "analyse", "check_libraries", "check_wishes",
+    "chosen", "fingerprint",
+]  # fmt: skip
 
 ANALYSER_VERSION = "1"
 """Raised with every change that can change a figure: what was measured before is then measured again."""
@@ -47,6 +50,12 @@ def fingerprint(path: str | os.PathLike[str]) -> str:
     return fingerprint(path)
 
 
+def check_libraries() -> None:
+    """Raise `IntegrationMissing` unless the libraries that read songs are installed."""
+    for name in ("numpy", "scipy.signal", "soundfile"):
+        library(name)
+
+
 def chosen(analyser: str = "auto") -> str:
     """The analyser in fact: `auto` is librosa where it is installed.
 
@@ -55,9 +64,8 @@ def chosen(analyser: str = "auto") -> str:
         IntegrationMissing: librosa is asked for and not installed.
     """
     if analyser not in ANALYSERS:
-        hint = f" Nearest: '{near}'." if (near := nearest(analyser, ANALYSERS)) else ""
-        names = ", ".join(ANALYSERS)
-        raise AudioProblem("analyser", f"There is no analyser '{analyser}'. Use {names}.{hint}")
+        meant, names = nearest(analyser, ANALYSERS), ", ".join(ANALYSERS)
+        raise AudioProblem("analyser", f"There is no analyser '{analyser}'.{meant} Use {names}.")
     if analyser == "librosa":
         library("librosa", "librosa")
     if analyser != "auto":
@@ -89,9 +97,8 @@ def analyse(
         AudioProblem: the song cannot be read or is beyond the limits, or a wish cannot be met.
         IntegrationMissing: the libraries are not installed.
     """
-    _check(bpm, beats_per_bar)
-    for name in ("numpy", "scipy.signal", "soundfile"):
-        library(name)
+    check_wishes(bpm, beats_per_bar)
+    check_libraries()
     name = chosen(analyser)
     from detent.apps.choreography.audio import decoding, librosa_rhythm, rhythm, spectra
 
@@ -128,7 +135,8 @@ def _silence() -> float:
     return SILENCE
 
 
-def _check(bpm: float | None, beats_per_bar: int | None) -> None:
+def check_wishes(bpm: float | None, beats_per_bar: int | None) -> None:
+    """Raise `AudioProblem` if a song cannot have this tempo or meter."""
     if bpm is not None and not BPM_LIMITS[0] <= bpm <= BPM_LIMITS[1]:  # also refuses NaN
         raise AudioProblem("bpm", f"A tempo of {bpm} BPM is not possible; it must be 30 to 300.")
     if beats_per_bar is not None and not BAR_LIMITS[0] <= beats_per_bar <= BAR_LIMITS[1]:

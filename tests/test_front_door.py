@@ -87,7 +87,7 @@ def test_every_name_that_a_page_imports_exists():
                 assert hasattr(importlib.import_module(module), name.strip()), f"{page.name}: {module}.{name}"
 
 
-DOORS = ("agents", "errors", "kinds", "machines", "models", "observers", "project", "stores",
+DOORS = ("agents", "errors", "kinds", "machines", "models", "observers", "project", "refine", "stores",
          "tools", "workflow")  # fmt: skip
 
 

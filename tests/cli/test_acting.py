@@ -141,13 +141,13 @@ class TestNoAgentToAsk:
     def test_a_run_says_once_which_step_why_and_what_to_do(self, detent, flow):
         said = detent("run", flow, "--set", "item=bolt")
         assert said.code == 0
-        assert said.err.count("OPENAI_API_KEY is not set") == 1
-        assert f"{flow}/restock: OPENAI_API_KEY is not set" in said.err
+        assert said.err.startswith("The model 'big' cannot be asked: OPENAI_API_KEY is not set.")
+        assert said.err.count(f"{flow}/restock: OPENAI_API_KEY is not set") == 1
         assert f"detent steps show {flow}/restock" in said.err
 
     def test_many_runs_say_it_once(self, detent):
         said = detent("run", "propose", "--set", "item=bolt", "--many", "3")
-        assert said.err.count("OPENAI_API_KEY") == 1
+        assert said.err.count("propose/restock: OPENAI_API_KEY") == 1
         assert "(3 times)" in said.err
 
     def test_json_stays_json(self, detent):
@@ -175,9 +175,11 @@ class TestLevels:
             detent("autonomy", "demote", "propose/restock", "--reason", "bad week", "--by", "Ann").code == 0
         )
 
-    def test_steps_list_shows_both(self, lowered, detent):
-        (line,) = [line for line in detent("steps", "list").lines if line.startswith("propose/restock")]
+    def test_steps_list_shows_both_and_tells_since_when_by_whom_and_why(self, lowered, detent):
+        line, why = [line for line in detent("steps", "list").lines if line.startswith("propose/restock")]
         assert "operator (configured: collaborator)" in line
+        assert why.startswith("propose/restock was lowered from collaborator to operator on ")
+        assert why.endswith(" by Ann: bad week.")
         (line,) = [line for line in detent("steps", "list").lines if line.startswith("perform/restock")]
         assert "configured" not in line
 

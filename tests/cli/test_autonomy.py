@@ -193,6 +193,16 @@ def test_a_restart_begins_the_evidence_anew_as_a_further_attempt(detent, ran, fo
     assert (row["attempt"], row["could_be"], row["kinds"][0]["n"]) == (2, None, 0)
 
 
+def test_a_proposal_says_how_many_prompts_were_tried(detent, ran, folder):
+    """Of ten prompts that are all as wrong as tolerated, one is proposed in a third of the cases."""
+    for number in range(4):
+        ran({**AGREED, "series": {**SERIES, "prompt": f"q{number}"}}, run_id=f"r{number}")
+    ran(AGREED, run_id="last")
+    judged(folder, 300)
+    said = detent("autonomy", "report", "judge")
+    assert "5 prompts, models or handlers were tried in 30 days." in said.out
+
+
 def test_stats_agreement_is_the_same_command(detent, ran):
     """D-49, under the specification's name and with its option."""
     ran(*[AGREED] * 60, DIFFERED)
@@ -446,7 +456,8 @@ def test_a_step_is_lowered_and_restored_by_hand(detent, ran):
         "Back with: detent autonomy restore claim/judge\n"
     )
     (held,) = detent("autonomy", "list", "--json").json
-    at = held.pop("at")
+    at, work = held.pop("at"), held.pop("work")
+    assert len(work) == 12
     assert held == {
         "step": "claim/judge", "level": "operator", "was": "collaborator", "by": "ada", "series": None,
         "why": "too many odd answers",

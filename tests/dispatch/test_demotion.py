@@ -11,10 +11,14 @@ from detent.dispatch.autonomy import AgentRole, AutonomyLevel, FallbackReason, S
 from detent.dispatch.config import StepConfig
 from detent.dispatch.evidence import DEMOTED, DEMOTIONS, ByLevel, Demotion, EvidenceRules
 from detent.dispatch.standing import Standing
+from detent.engine.step import Step
+from detent.engine.tools import Tool
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.status import Status
 from tests.dispatch.samples import (
     FAULT,
+    INTENT,
+    KIND_ONLY,
     MAIL,
     QUESTION,
     again,
@@ -25,6 +29,7 @@ from tests.dispatch.samples import (
     scripted,
     settings,
     single,
+    triage,
 )
 
 MARK = f"{DEMOTIONS}flow/work"
@@ -114,6 +119,14 @@ class TestWrongAnswers:
 
 async def _never(ctx):
     raise RuntimeError("it has no handler")
+
+
+async def _hurry(ctx):
+    return FAULT
+
+
+async def _look(text: str) -> str:
+    return text
 
 
 def again_error(kind: str) -> dict[str, object]:
@@ -319,11 +332,40 @@ class TestDurably:
 
     async def test_another_step_of_the_same_name_keeps_its_trust(self, quick):
         """1.17: by qualified name."""
-        other = single(forms().steps["work"], name="other")
+        other = single(forms(intent="Say whether the message is a complaint.").steps["work"], name="other")
         engine = await quick.engine(forms(), other, dispatch=wrong())
         for _ in range(2):
             await engine.run("flow", MAIL)
         run = await engine.run("other", MAIL)
+        assert (await result_of(engine, run.id)).autonomy_level is AutonomyLevel.APPROVER
+
+    async def test_a_renamed_or_copied_step_is_held_as_before_until_a_person_restores_it(self, bench):
+        """A demotion follows handler and intent; evidence follows nothing."""
+        copy = single(forms().steps["work"], name="copy")
+        engine = await bench.engine(forms(), copy, dispatch=wrong())
+        for _ in range(2):
+            await engine.run("flow", MAIL)
+        for suffix in ("", "Be careful."):  # nor does another prompt give it its trust back
+            engine = await bench.engine(forms(), copy, dispatch=wrong(prompt_suffix=suffix))
+            run = await engine.run("copy", MAIL)
+            assert (await result_of(engine, run.id)).autonomy_level is AutonomyLevel.CONSULTANT
+        mark, version = await engine.store.mark(f"{DEMOTIONS}copy/work")
+        assert Demotion.from_plain(mark).why == (
+            "it does what flow/work does, which was lowered: more than 1.0% wrong: 2 of 2 judged visits"
+        )
+        await engine.store.set_mark(f"{DEMOTIONS}copy/work", None, version)
+        engine = await bench.engine(copy, dispatch=settings(scripted(again(FAULT)), agent("approver")))
+        run = await engine.run("copy", MAIL)
+        assert (await result_of(engine, run.id)).autonomy_level is AutonomyLevel.APPROVER
+
+    async def test_a_step_with_evidence_of_its_own_is_not_held_as_another(self, bench):
+        copy = single(forms().steps["work"], name="copy")
+        engine = await bench.engine(forms(), copy, dispatch=wrong())
+        await engine.run("copy", MAIL)
+        for _ in range(2):
+            await engine.run("flow", MAIL)
+        engine = await bench.engine(forms(), copy, dispatch=wrong())
+        run = await engine.run("copy", MAIL)
         assert (await result_of(engine, run.id)).autonomy_level is AutonomyLevel.APPROVER
 
     @pytest.mark.parametrize("field", ["prompt_suffix", "temperature", "model_id"])
@@ -334,6 +376,26 @@ class TestDurably:
             engine = await quick.engine(forms(), dispatch=wrong(**{field: value}))
             await engine.run("flow", MAIL)
         assert await held(engine) is None
+        assert len(await engine.store.marks("evidence/")) == 2
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"handler": _hurry}, {"intent": f"{INTENT} Take care."}, {"output_schema": KIND_ONLY},
+            {"queries": ("look",)}, {"validator": lambda ctx, proposal: True},
+            {"agent": AgentSide(kind=lambda inputs: "mail")},
+        ],
+        ids=lambda changed: next(iter(changed)),
+    )  # fmt: skip
+    async def test_another_step_or_check_begins_a_new_count(self, quick, changed):
+        """1.17: each change alone; a step's tools are given to the agent like its prompt."""
+        tools = [Tool(name, _look, kind="query") for name in ("look", "find")]
+        for change in ({}, changed):
+            work = {"handler": triage, "intent": INTENT, "queries": ("look", "find"), **change}
+            flow = single(Step("work", **work), tools=tools)
+            engine = await quick.engine(flow, dispatch=wrong(level="collaborator"))
+            await engine.run("flow", MAIL)
+            await engine.performer.evidence.settle()
         assert len(await engine.store.marks("evidence/")) == 2
 
     async def test_a_demotion_never_changes_the_run_that_caused_it(self, bench):

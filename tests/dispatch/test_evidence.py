@@ -162,7 +162,7 @@ def test_a_demotion_can_be_written_down_and_read_back():
     plain = made.to_plain()
     assert plain == {
         "level": "collaborator", "was": "consultant", "why": "3 of the last 20 failed hard", "at": 12.5,
-        "by": "engine", "series": {"model_id": "m"},
+        "by": "engine", "series": {"model_id": "m"}, "work": "",
     }  # fmt: skip
     assert Demotion.from_plain(plain) == made
     assert Demotion.from_plain(None) is None

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 Levels = Mapping[str, "AutonomyLevel | None"]
 """Configured levels, by step."""
 
+RECENT_DAYS = 30
 PAGE = 200
 """Runs listed at a time."""
 NOTHING_YET = (
@@ -111,7 +112,7 @@ def report(
             more = len(rows) - len(shown)
             say()
             say(f"{more} earlier series (another model, prompt or handler) not shown; --all shows them.")
-        _say_promises(shown, rules)
+        _say_promises(shown, rows, rules)
         _say_demotions(workspace, shown)
         if differences:
             _say_differences(shown)
@@ -307,18 +308,22 @@ def _say_table(rows: list[StepFigures], levels: Levels, whole: bool) -> None:
     table(heads, cells, right=(at, at + 1, at + 6, at + 7))
 
 
-def _say_promises(rows: list[StepFigures], rules: EvidenceRules) -> None:
-    """Say what a proposed level means, and which attempt it is."""
+def _say_promises(shown: list[StepFigures], rows: list[StepFigures], rules: EvidenceRules) -> None:
+    """Say what a proposed level means, and how many attempts there were: of many, one succeeds by luck."""
     from detent.cli.output import clean, say
     from detent.dispatch.autonomy import AutonomyLevel
 
-    for row in rows:
+    recent = time.time() - RECENT_DAYS * 86400
+    for row in shown:
         if not row.newest or row.could_be in (None, AutonomyLevel.COLLABORATOR):
             continue
         assert row.could_be is not None
         share = rules.audited_share(row.could_be, row.power)
         low = 1.0 if row.power is None else max(row.power.low(rules), 0.01)
         attempt = f" This is attempt {row.standing.attempt}." if row.standing.attempt > 1 else ""
+        tried = sum(each.step == row.step and each.last_at > recent for each in rows)
+        if tried > 1:
+            attempt += f" {tried} prompts, models or handlers were tried in {RECENT_DAYS} days."
         say()
         unseen = f"{1 / (share * low):.0f}" if share else "all"
         seen = f"about {unseen} wrong ones go out before one is seen"

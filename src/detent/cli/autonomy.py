@@ -44,6 +44,7 @@ async def demote(
 
     from detent.cli.output import clean, say, say_json
     from detent.dispatch.evidence import DEMOTIONS, Demotion
+    from detent.dispatch.plan import work_fingerprint
     from detent.kernel.errors import ConfigurationError
 
     level = _level(to) if to is not None else None
@@ -70,7 +71,8 @@ async def demote(
                 f"Step '{name}' is configured as {configured.value}; a demotion holds it below that. "
                 f"To trust it further, change its configuration."
             )
-        demotion = Demotion(level, configured, reason, time.time(), by)
+        work = work_fingerprint(places[name][1]) if name in places else ""
+        demotion = Demotion(level, configured, reason, time.time(), by, work=work)
         await _set(store, DEMOTIONS + name, demotion.to_plain())
     if options.json:
         say_json({"step": name, **plain_of(demotion)})

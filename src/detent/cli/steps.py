@@ -49,7 +49,15 @@ async def list_(
     workspace = options.workspace(looks=True)
     book = StepBook(workspace, flow, await known_demotions(workspace))
     empty = "No flows are known here, so there are no steps. Name a file with --flow file.py."
-    options.print_rows([book.row(named) for named in book.steps], COLUMNS, empty=empty)
+    rows = [book.row(named) for named in book.steps]
+    options.print_rows(rows, COLUMNS, empty=empty)
+    lowered = [row["step"] for row in rows if row["demotion"] is not None]
+    if lowered and options.as_table:
+        from detent.cli.output import say
+
+        say()
+        for step in lowered:
+            say(told(step, book.held[step]))
 
 
 def _model(row: Mapping[str, Any]) -> str:

@@ -333,6 +333,8 @@ class Demotion:
     by: str = "engine"
     series: Mapping[str, Any] | None = None
     """Fingerprints of the series whose evidence lowered it."""
+    work: str = ""
+    """Fingerprint of what the step does: the demotion holds too where it has been renamed or copied."""
 
     def to_plain(self) -> dict[str, Any]:
         """As the mark keeps it."""
@@ -343,6 +345,7 @@ class Demotion:
             "at": self.at,
             "by": self.by,
             "series": dict(self.series) if self.series is not None else None,
+            "work": self.work,
         }
 
     @classmethod
@@ -360,4 +363,5 @@ class Demotion:
             float(plain.get("at") or 0.0),
             str(plain.get("by") or "engine"),
             series if isinstance(series, Mapping) else None,
+            str(plain.get("work") or ""),
         )

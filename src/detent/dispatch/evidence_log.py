@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.agreement import StoredEvidence
@@ -30,6 +30,7 @@ from detent.dispatch.evidence import (
     recent,
 )
 from detent.dispatch.mark_set import MarkSet
+from detent.dispatch.plan import work_fingerprint
 from detent.dispatch.standing import Consequence, Observation, Standing
 from detent.dispatch.watch import WATCHES, Watch, draw_key
 from detent.engine import logger
@@ -93,6 +94,8 @@ class EvidenceLog:
         self._urgent: dict[str, asyncio.Event] = {}
         """Set where pending verdicts are to be written now."""
         self._key: bytes | None = None
+        self.own_names: set[str] = set()
+        """Steps known not to be another one renamed or copied, or held as that one is."""
 
     async def count(self, counted: Counted) -> None:
         """Add a verdict to its standing."""
@@ -252,7 +255,10 @@ class EvidenceLog:
         present = Demotion.from_plain(await marks.get(f"{DEMOTIONS}{name}"))
         if present is not None and present.level <= lower:
             return
-        demotion = Demotion(lower, was, why, now, "engine", counted.series)
+        flow = counted.driver.flow
+        steps = {flow.qualified(step): step for step in flow.every_step()}
+        work = work_fingerprint(steps[name]) if name in steps else ""
+        demotion = Demotion(lower, was, why, now, "engine", counted.series, work)
         marks.put(f"{DEMOTIONS}{name}", demotion.to_plain())
         marks.put(f"{DEMOTED}{name}", [*recent(await marks.get(f"{DEMOTED}{name}"), now), now])
         for key in await _kept_about(marks.store, name):
@@ -335,6 +341,24 @@ async def stored_evidence(store: Store, now: float) -> StoredEvidence:
         {key.removeprefix(DEMOTED): len(recent(times, now)) for key, times in lowered.items()},
         {key.removeprefix(PLANTS): DraftPlants.from_plain(mark) for key, mark in planted.items()},
     )
+
+
+async def held_as(store: Store, step: str, work: str) -> None:
+    """Hold a step that is new in the store as another one is held that does the same.
+
+    It was renamed or copied. A step with evidence of its own, or lowered before, is judged by that.
+    """
+    if not work:
+        return
+    for key, mark in (await store.marks(DEMOTIONS)).items():
+        try:
+            held = Demotion.from_plain(mark)
+        except ValueError:
+            continue
+        if held is None or held.work != work or any((await store.marks(f"{EVIDENCE}{step}/")).values()):
+            continue
+        why = f"it does what {key.removeprefix(DEMOTIONS)} does, which was lowered: {held.why}"
+        await store.set_mark(f"{DEMOTIONS}{step}", replace(held, why=why).to_plain(), 0)
 
 
 async def begin_anew(store: Store, step: str, now: float) -> None:

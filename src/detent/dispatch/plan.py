@@ -246,7 +246,8 @@ class Plan:
     @cached_property
     def prompt_fingerprint(self) -> str:
         """Changes with anything an agent is given, except the inputs."""
-        return self.dialect.fingerprint(self)
+        tools = [[name, tool.description, to_plain(tool.schema)] for name, tool in self.tools.items()]
+        return digest([self.dialect.fingerprint(self), *tools], 12)
 
     @cached_property
     def handler_fingerprint(self) -> str:
@@ -297,6 +298,14 @@ def _code(function: Any) -> str:
         return inspect.getsource(function)
     except (OSError, TypeError):
         return f"{type(function).__module__}.{getattr(function, '__qualname__', function)}"
+
+
+def work_fingerprint(step: Step) -> str:
+    """Changes with what a step does, by its handler and intent, and not with its name or its agent.
+
+    Empty for a step without an intent: its handler may be one that many steps share.
+    """
+    return digest([_code(step.handler), step.intent], 12) if step.intent else ""
 
 
 def facts_of(plan: Plan, run: Run) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from detent.dispatch.agent_side import agent_side
 from detent.dispatch.autonomy import AgentRole, AutonomyLevel
 from detent.dispatch.evidence import DEMOTIONS, Demotion
+from detent.dispatch.evidence_log import held_as
+from detent.dispatch.plan import work_fingerprint
 from detent.dispatch.standing import OTHER
 from detent.dispatch.visit_level import Lowered
 from detent.dispatch.watch import WATCHES, Watch, drawn, keyed
@@ -38,7 +40,11 @@ class VisitTrust:
         """The demotion that holds the step below a level."""
         if level is AutonomyLevel.OPERATOR:
             return None
-        mark, _ = await self.driver.engine.store.mark(f"{DEMOTIONS}{self.plan.qualified}")
+        store, name, evidence = self.driver.engine.store, self.plan.qualified, self.evidence
+        if name not in evidence.own_names:
+            await held_as(store, name, work_fingerprint(self.plan.step))
+            evidence.own_names.add(name)
+        mark, _ = await store.mark(f"{DEMOTIONS}{name}")
         try:
             demotion = Demotion.from_plain(mark)
         except ValueError:  # written by a newer version: an unreadable demotion allows no trust

@@ -173,6 +173,92 @@ class TestNobodyReadsIt:
         assert record["attempts"] == 2
 
 
+# Written without a look at the lists of the checks: claims with a form, and claims with a meaning alone.
+CLAIMS = [
+    "As a gesture, we take 20% off.",
+    "It will set you back about €85.",
+    "Repairs like this take three to four days.",
+    "Your colleague's PX2-55901 is still covered, by the way.",
+    "Call Robert on 555 0147 to book it.",
+    "Pay at www.northpine-pay.example first.",
+    "The offer holds until Friday.",
+    "Our shop on 12 Mill Lane can take it in.",
+    "It was last serviced in March 2025.",
+    "You can get ninety dollars back for the old one.",
+    "Mr Adam Nowak will be your contact.",
+    "Prosimy o kontakt telefoniczny w tej sprawie.",
+    "Payment is due in \u0430dvance.",
+    "We answer within 24h.",
+    "Write to repairs@northpine.example for a quote.",
+    "Go to northpine dot example slash pay.",
+    "Use the code SAVE25 for supplies.",
+    "It takes a fortnight.",
+]
+MEANINGS = [
+    "Nothing of this will appear on a bill of yours.",
+    "That sounds like the paper sensor; such a unit tends to catch fire.",
+    "A new printer is on its way to you.",
+    "The maker is at fault, and you may hold us to that.",
+]
+RIGHT = [
+    "The warranty of your Merlin PX2 (serial number PX2-55910) lapsed on September 30, 2024. We can still "
+    "repair it, at your expense. If you want, we will prepare a quote first; just answer this mail.",
+    "We are sorry to hear that. The cover for PX2-55910 expired on 30.09.2024. A repair is possible and is "
+    "paid for by you. Shall we send a quote?",
+    "Thanks for your patience. According to our records, the warranty on your Merlin PX2 with serial "
+    'PX2-55910 ran out on the 30th of September 2024. For a repair, simply reply with "yes, please".',
+    "The device PX2-55910 is no longer under warranty (it ended 2024-09-30). You have two options: a paid "
+    "repair, or no repair. Please tell us which one you prefer.",
+    "I looked up PX2-55910 for you. Its warranty ended on 30/09/2024. I know that is not the news you hoped "
+    "for. If you'd like a quote for the repair, reply to this e-mail and we'll get one to you.",
+    "Unfortunately the cover of your label printer PX2-55910 ended on 30 September 2024. We would be glad to "
+    "repair it against payment. Every repair has a warranty of six months.",
+]
+
+
+class Writer:
+    """Writes each draft to one customer, and the same again when it was refused."""
+
+    def __init__(self, drafts: list[str]) -> None:
+        self.drafts = iter(drafts)
+
+    def __call__(self, request: Any) -> dict[str, str]:
+        before = [message for message in request["messages"] if message["role"] == "assistant"]
+        return json.loads(before[0]["content"]) if before else {"body": next(self.drafts)}
+
+    @classmethod
+    def of(cls, texts: list[str]) -> Writer:
+        return cls([f"Dear Ms Holt,\n\n{text}\n\nKind regards\nService desk" for text in texts])
+
+
+class TestManyDrafts:
+    """An agent at work whose drafts nobody has seen before."""
+
+    def write(self, desk: Any, texts: list[str], **step: Any) -> list[str]:
+        at = desk(Writer.of(texts), **step)
+        at.put(len(texts))
+        at("run", "warranty", "--once")
+        sent: list[str] = at.sent()
+        assert len(sent) == len(texts)
+        assert all("2024" in text for text in sent)
+        return sent
+
+    def test_free_prose_with_an_unexplained_form_is_never_sent(self, desk):
+        texts = [f"{RIGHT[0]} {claim}" for claim in CLAIMS]
+        sent = self.write(desk, texts, autonomy="approver", prose="free")
+        assert [claim for claim in CLAIMS if any(claim in text for text in sent)] == []
+
+    def test_right_free_prose_is_sent_as_it_was_written(self, desk):
+        sent = self.write(desk, RIGHT, autonomy="approver", prose="free")
+        assert [text for text in RIGHT if not any(text in mail for mail in sent)] == []
+
+    @pytest.mark.parametrize("level", ["collaborator", "consultant"])
+    def test_no_claim_is_sent_unread(self, desk, level):
+        claims = [*CLAIMS[::3], *MEANINGS]
+        sent = self.write(desk, [f"{RIGHT[0]} {claim}" for claim in claims], autonomy=level)
+        assert [claim for claim in claims if any(claim in text for text in sent)] == []
+
+
 class TestAPersonReadsIt:
     def test_a_draft_waits_and_the_command_ends(self, desk):
         at = desk(review="person")

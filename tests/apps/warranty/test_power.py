@@ -86,9 +86,9 @@ def test_errors_in_a_form_are_put_to_the_check_of_every_step(powers):
     # Another candidate as the serial number, the right one as an order: always caught.
     assert first["sorts"]["another label"]["share"] == 1.0
     assert first["sorts"]["values exchanged"]["share"] == 1.0
-    # The step's validator does not compare what the mail is about: that is its weakest sort.
-    assert first["lowest"]["sort"] == "another choice"
-    assert 0.5 < first["lowest"]["share"] < 0.9
+    # What the mail is about decides where it goes.
+    assert first["sorts"]["another choice"]["share"] == 1.0
+    assert first["lowest"]["share"] == 1.0
     assert first["harmless"]
     # A dangerous fault taken for a harmless one, and the other way round.
     ticket = powers["03a-valid-warranty"]

@@ -31,28 +31,29 @@ FIGURES: dict[str, tuple[str, dict[str, tuple[int, int]]]] = {
     "first-step": ("55 of 56", {"01-extract-serial": (42, 42)}),
     "fresh-mails": ("16 of 16", {"01-extract-serial": (16, 16)}),
     "every-step": (
-        "50 of 56",
+        "43 of 56",
         {
-            "01-extract-serial": (42, 42),
-            "02-check-warranty": (36, 35),
-            "03a-valid-warranty": (26, 25),
-            "03b-device-not-found": (2, 2),
+            "01-extract-serial": (37, 37),
+            "02-check-warranty": (26, 26),
+            "03a-valid-warranty": (17, 17),
+            "03b-device-not-found": (1, 1),
             "03c-expired-warranty": (7, 7),
             "03d-request-serial": (9, 8),
             "04-out-of-scope": (4, 4),
-            "05-send-confirmation": (26, 25),
+            "05-send-confirmation": (17, 17),
         },
     ),
 }
 """Per recording: cases passed; per step, how often the model was asked and how often its answer was kept."""
 
 LEVELS = {
-    "collaborator": (148, 144, 4, 1, "51 of 56", "43 of 49"),
-    "consultant": (152, 148, 4, 2, "50 of 56", "43 of 49"),
-    "approver": (152, 148, 4, 2, "50 of 56", "43 of 49"),
+    "collaborator": (118, 116, 2, 1, "44 of 56", "36 of 49"),
+    "approver": (118, 117, 1, 2, "43 of 56", "36 of 49"),
 }
 """The answers of `every-step` at each level: asked, kept, replaced, failed cases with every answer kept,
 cases passed as delivered, and by the model alone."""
+UNPLAYED = {"every-step": 10}
+"""Cases of a recording that cannot be replayed: what an agent is told after a refusal has changed since."""
 
 CODE = {"first-step": "56 of 56", "fresh-mails": "16 of 16"}
 """What code alone comes to on the same cases."""
@@ -75,7 +76,7 @@ async def test_the_figures_of_a_recording_are_those_that_are_published(name):
     options = PlayOptions(replay=RECORDED / name)
     report = await judged(player, cases, options=options)
     misses = [str(one) for result in report.cases for one in result.failures if one.kind == "play"]
-    assert not misses, f"{AGAIN} {misses[0]}"
+    assert len(misses) == UNPLAYED.get(name, 0), f"{AGAIN} {misses[0]}"
     await player.close()
     passed, steps = FIGURES[name]
     assert f"{report.passed} of {report.counted}" == passed
@@ -87,7 +88,9 @@ async def test_the_figures_of_a_recording_are_those_that_are_published(name):
 @pytest.mark.parametrize("level", LEVELS)
 async def test_the_same_answers_at_each_level_come_to_the_published_figures(level, tmp_path):
     written = (RECORDED / "every-step" / "detent.yaml").read_text()
-    (tmp_path / "detent.yaml").write_text(written.replace("autonomy: consultant", f"autonomy: {level}"))
+    if level == "collaborator":
+        written = written.replace(", prose: free", "")
+    (tmp_path / "detent.yaml").write_text(re.sub(r"autonomy: \w+", f"autonomy: {level}", written))
     player = project_player(read_settings(folder=tmp_path))
     report = await judged(
         player, cases_for(player, None), options=PlayOptions(replay=RECORDED / "every-step")
@@ -100,7 +103,8 @@ async def test_the_same_answers_at_each_level_come_to_the_published_figures(leve
     figures = (*row, f"{report.passed} of {report.counted}", f"{alone.passed} of {alone.counted}")
     assert figures == LEVELS[level]
     cells = " | ".join(map(str, figures))
-    assert f"| {level} | {cells} |" in PAGE.read_text(encoding="utf-8")
+    named = "approver, mails with `prose: free`" if level == "approver" else level
+    assert f"| {named} | {cells} |" in PAGE.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", one_in(2, CODE))

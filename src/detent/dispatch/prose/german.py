@@ -43,7 +43,7 @@ GERMAN = LanguageData(
            for word, value in _UNDER_100.items() if value},
         "zweihundert": 200, "dreihundert": 300, "fünfhundert": 500, "paar": None, "einige": None, "einigen": None,
         "wenige": None, "wenigen": None, "mehrere": None, "mehreren": None, "halbes": None, "halben": None,
-        "anderthalb": None, "dutzend": 12,
+        "halbe": None, "halb": None, "anderthalb": None, "eineinhalb": None, "zweieinhalb": None, "dutzend": 12,
     },
     joiners=("und",),
     ordinals={
@@ -63,7 +63,7 @@ GERMAN = LanguageData(
         re.IGNORECASE,
     ),
     times=re.compile(
-        r"(?<!\w)(?:Weihnachten|Ostern|Neujahr|Pfingsten|(?:im|zum|bis zum|vor dem)[ ](?:Frühling|Sommer|Herbst|Winter)"
+        r"(?<!\w)(?:Viertelstunden?|Vierteljahr\w*|Halbjahr\w*|Weihnachten|Ostern|Neujahr|Pfingsten|(?:im|zum|bis zum|vor dem)[ ](?:Frühling|Sommer|Herbst|Winter)"
         r"|(?:vor|nach)?mittags|Mitternacht|(?:innerhalb|binnen|im[ ]Laufe)[ ](?:der|des|dieser|dieses)[ ]"
         r"(?:Stunde|Tages|Woche|Monats|Jahres)|(?:halb|viertel[ ](?:vor|nach))[ ](?:" + "|".join(_ONES[2:13]) + r"|eins)"
         r"|(?:" + "|".join(_ONES[1:13]) + r")[ ]Uhr|(?:um|gegen|bis|ab)[ ](?:" + "|".join(_ONES[2:13]) + r"|eins)"

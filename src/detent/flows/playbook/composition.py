@@ -8,6 +8,7 @@ agent names before them or, if it names none, that stands before them in the fil
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from detent.authoring.templates import Values, fill, placeholders
@@ -174,6 +175,15 @@ def breaks(
     text: str, kinds: Mapping[str, str], language: str, inner: Iterable[str] = ()
 ) -> tuple[Finding, ...]:
     """The rules that a text with slots breaks by itself, whatever its values are."""
+    return _breaks(text, tuple(kinds.items()), language, tuple(inner))
+
+
+@lru_cache(maxsize=4096)
+def _breaks(
+    text: str, named: tuple[tuple[str, str], ...], language: str, inner: tuple[str, ...]
+) -> tuple[Finding, ...]:
+    """The same, remembered: every flow made of a playbook checks all sentences of its banks."""
+    kinds = dict(named)
     for number, reading in enumerate(readings(text, kinds, language)):
         samples = [(kind, SAMPLES[kind][number]) for kind in kinds.values()]
         if broken := findings(reading, facts_from(samples, language, inner=inner), part="text"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -112,7 +113,14 @@ def read_bank(file: BankFile, shown: str) -> Read:
     if not file.step:
         name = "a file of sentences is named <step>.<language>.yaml."
         return Read(None, [Problem(BAD_PROSE, name, Place(shown, 1))])
-    document = read_document(file_bytes(file.path), shown, code="P03")
+    bank, problems = _read(file_bytes(file.path), file, shown)
+    return Read(bank, [*problems])
+
+
+@lru_cache(maxsize=256)
+def _read(raw: bytes, file: BankFile, shown: str) -> Read:
+    """The same for the content of a file: every flow made of a playbook reads its banks."""
+    document = read_document(raw, shown, code="P03")
     if document.errors:
         return Read(None, list(document.problems))
     if not isinstance(document.value, dict):

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from detent.kernel.errors import ConfigurationError
+from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.plain import to_plain
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
@@ -37,6 +38,15 @@ class Issue:
         if self.severity not in SEVERITIES:
             raise ValueError(f"severity is {self.severity!r}; it must be one of {', '.join(SEVERITIES)}.")
 
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "severity": self.severity,
+            "rule": self.rule,
+            "section_name": self.section_name,
+            "message": self.message,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class ValidationReport:
@@ -56,18 +66,7 @@ class ValidationReport:
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
-        return {
-            "passed": self.passed,
-            "issues": [
-                {
-                    "severity": issue.severity,
-                    "rule": issue.rule,
-                    "section_name": issue.section_name,
-                    "message": issue.message,
-                }
-                for issue in self.issues
-            ],
-        }
+        return {"passed": self.passed, "issues": [issue.to_plain() for issue in self.issues]}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> ValidationReport:
@@ -87,6 +86,18 @@ class Weakness:
     text: str
     section: str | None = None
     template: str | None = None
+
+    def to_plain(self) -> dict[str, str]:
+        """As JSON values, what is not known left out."""
+        plain = {"section": self.section, "template": self.template, "text": self.text}
+        return {name: value for name, value in plain.items() if value is not None}
+
+    @classmethod
+    def of(cls, value: Any) -> Weakness:
+        """A weakness from its text alone, or from what `to_plain` wrote."""
+        if isinstance(value, str):
+            return cls(value)
+        return cls(value["text"], value.get("section"), value.get("template"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +134,12 @@ class Evaluation:
     claimed_pass: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.category_scores:
-            object.__setattr__(self, "overall_score", mean_score(self.category_scores))
         _check_score(self.overall_score, "overall_score")
+        if self.category_scores:
+            mean = mean_score(self.category_scores)
+            if self.claimed_score is None and self.overall_score not in (0, mean):
+                object.__setattr__(self, "claimed_score", float(self.overall_score))
+            object.__setattr__(self, "overall_score", mean)
 
     def passes(self, pass_threshold: float = PASS_THRESHOLD, category_pass: float = CATEGORY_PASS) -> bool:
         """True if the mean is high enough, no category fails and nothing fails automatically."""
@@ -133,6 +147,66 @@ class Evaluation:
             self.overall_score >= pass_threshold
             and not self.automatic_failures
             and all(score.score >= category_pass for score in self.category_scores)
+        )
+
+    def failing(self, category_pass: float = CATEGORY_PASS) -> tuple[CategoryScore, ...]:
+        """The categories below `category_pass`."""
+        return tuple(score for score in self.category_scores if score.score < category_pass)
+
+    @property
+    def lowest(self) -> CategoryScore | None:
+        """The category with the lowest score, the first of equals; None without categories."""
+        return min(self.category_scores, key=lambda score: score.score, default=None)
+
+    def to_plain(
+        self, pass_threshold: float = PASS_THRESHOLD, category_pass: float = CATEGORY_PASS
+    ) -> dict[str, Any]:
+        """As JSON values; `pass_threshold` is the recomputed verdict."""
+        plain: dict[str, Any] = {
+            "story_overview": self.story_overview,
+            "overall_score": self.overall_score,
+            "category_scores": [
+                {
+                    "category": score.category,
+                    "score": score.score,
+                    "reasoning": score.reasoning,
+                    "strengths": list(score.strengths),
+                    "weaknesses": [weakness.to_plain() for weakness in score.weaknesses],
+                }
+                for score in self.category_scores
+            ],
+            "summary": self.summary,
+            "actionable_feedback": list(self.actionable_feedback),
+            "automatic_failures": list(self.automatic_failures),
+            "pass_threshold": self.passes(pass_threshold, category_pass),
+        }
+        for name in ("channel_scoring", "claimed_score", "claimed_pass"):
+            if (value := getattr(self, name)) is not None:
+                plain[name] = to_plain(value)
+        return plain
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Evaluation:
+        """Read back what `to_plain` wrote; score and verdict are recomputed."""
+        return cls(
+            plain.get("overall_score", 0.0),
+            tuple(
+                CategoryScore(
+                    row["category"],
+                    row["score"],
+                    row.get("reasoning", ""),
+                    tuple(row.get("strengths", ())),
+                    tuple(Weakness.of(weakness) for weakness in row.get("weaknesses", ())),
+                )
+                for row in plain.get("category_scores", ())
+            ),
+            tuple(plain.get("automatic_failures", ())),
+            plain.get("summary", ""),
+            plain.get("story_overview", ""),
+            tuple(plain.get("actionable_feedback", ())),
+            plain.get("channel_scoring"),
+            plain.get("claimed_score"),
+            plain.get("claimed_pass"),
         )
 
 
@@ -162,7 +236,7 @@ class Rubric:
     automatic: tuple[AutomaticFailure, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        names = [category.name for category in self.categories] + [one.code for one in self.automatic]
+        names = [category.name for category in self.categories] + [failure.code for failure in self.automatic]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ConfigurationError(f"The rubric defines {', '.join(map(repr, twice))} twice.")
@@ -177,9 +251,33 @@ class Rubric:
                 return failure.owner
         return None
 
+    def check_names(self, evaluation: Evaluation) -> None:
+        """Raise ValueError unless an evaluation scores exactly the categories of the rubric, once each.
+
+        A rubric without categories leaves them to the judge.
+        """
+        scored = [score.category for score in evaluation.category_scores]
+        names = [category.name for category in self.categories]
+        codes = [failure.code for failure in self.automatic]
+        twice = sorted({name for name in scored if scored.count(name) > 1})
+        if twice:
+            raise ValueError(f"The evaluation scores {', '.join(map(repr, twice))} twice.")
+        for name in scored:
+            if names and name not in names:
+                raise ValueError(
+                    f"The evaluation scores '{name}', no category of the rubric.{nearest(name, names)}"
+                )
+        if missing := [name for name in names if name not in scored]:
+            raise ValueError(f"The evaluation has no score for {', '.join(map(repr, missing))}.")
+        for code in evaluation.automatic_failures:
+            if (names or codes) and code not in codes:
+                raise ValueError(f"'{code}' is no automatic failure of the rubric.{nearest(code, codes)}")
+
     def failures_of(self, request: Any, plan: Any, implementation: Any) -> tuple[str, ...]:
         """The codes of the automatic failures, computed by code in every mode."""
-        return tuple(one.code for one in self.automatic if one.check(request, plan, implementation))
+        return tuple(
+            failure.code for failure in self.automatic if failure.check(request, plan, implementation)
+        )
 
 
 def mean_score(scores: Sequence[CategoryScore]) -> float:

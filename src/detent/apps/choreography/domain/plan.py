@@ -16,7 +16,7 @@ Bar = Annotated[int, Field(ge=1)]
 class Part(BaseModel):
     """A frozen value whose unknown keys are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""

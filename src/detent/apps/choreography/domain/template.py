@@ -1,4 +1,17 @@
-"""A template: a movement, a geometry and a dimmer for a number of bars, and what it is good for."""
+"""A template: movements, geometries and dimmers for a cycle of bars, and what the template is good for.
+
+Time. The steps lie in a cycle of `default_duration_bars`; where steps of one cycle overlap on a head, the
+later in the list wins. A looped step comes back every cycle, counted from the first bar of the plan
+section; steps that do not loop are stretched together, so that one cycle is the whole section. Speed is a
+factor on the length of looped cycles and of `cycle_bars`; what is counted in beats stays on the beats. A
+head that no step names holds on the pose at the light of the first step.
+
+Poses. `sway`, `tilt_wave`, `circle`, `figure8` and `snap` are added to the section's pose. The poses of
+`steps` and `ramp` are absolute; a ramp goes from the section's `start_pose` to its `end_pose` where it
+has them, else from the first to the last of `poses`, and a single pose is where it ends, begun at the
+section's pose. `mirror` negates the pan of the right half: of the movement where that is added, of the
+pose where that is absolute.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +46,15 @@ class TemplateStep(Part):
     """Share of a cycle by which each head is behind the one before."""
     movement_id: Movement = "hold"
     movement_params: dict[str, Any] = Field(default_factory=dict)
-    """`amplitude` in degrees; `poses` for `steps`; `cycle_bars` where it is not the step's bars."""
+    """`amplitude` in degrees, and `amplitude_to` where it grows or shrinks over the step; `poses` for
+    `steps` and `ramp`; `cycle_bars` or `cycle_beats` where a cycle is not the step's bars; `rung_beats` of a
+    ramp that climbs in rungs, the beats each of them is held."""
     geometry_id: Geometry = "together"
     geometry_params: dict[str, Any] = Field(default_factory=dict)
-    """`spread` in degrees; `from` and `to` where it opens or closes."""
+    """`spread` in degrees; `from` and `to` where it opens or closes over the step."""
     dimmer_id: Dimmer = "level"
     dimmer_params: dict[str, Any] = Field(default_factory=dict)
-    """`level`, or `lo` and `hi`, from 0 to 1."""
+    """`level`, or `lo` and `hi`, from 0 to 1; `order` of a chase: `left` to right, or `outward`."""
     entry_transition: EntryTransition = EntryTransition()
     exit_transition: EntryTransition = EntryTransition()
 

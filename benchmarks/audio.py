@@ -2,8 +2,7 @@
 
 Real songs are those of the Debian packages in `PACKAGES`, whose charts hold the tempo; every second one was
 used to choose the weights of the downbeat cues and is marked so. A tempo of half or double is not counted as
-wrong but named: beats are scored against the true ones, every second of them, and twice as many, whichever fits
-best.
+wrong but named: beats are scored against the true ones, every second of them, and twice as many.
 """
 
 from __future__ import annotations
@@ -183,8 +182,8 @@ def summary(title: str, scores: Sequence[Score]) -> str:
     """One line for some songs."""
     octave = sum(each.beats >= RIGHT for each in scores)
     return (
-        f"  {title:34} beats F {mean(each.beats for each in scores):.3f}, right or octave {octave}/{len(scores)}; "
-        f""
+        f"  {title:34} beats F {mean(each.beats for each in scores):.3f}, right or octave "
+        f"{octave}/{len(scores)}; "
         f"downbeats F {mean(each.downbeats for each in scores):.3f}, "
         f"right {sum(each.downbeats >= RIGHT for each in scores)}/{len(scores)}; "
         f"time {mean(each.ratio for each in scores):.3f} of the song"

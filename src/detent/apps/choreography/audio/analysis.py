@@ -52,7 +52,7 @@ def fingerprint(path: str | os.PathLike[str]) -> str:
 
 def check_libraries() -> None:
     """Raise `IntegrationMissing` unless the libraries that read songs are installed."""
-    for name in ("numpy", "scipy.signal", "soundfile"):
+    for name in ("numpy", "scipy", "soundfile"):
         library(name)
 
 

@@ -1,4 +1,4 @@
-"""A model server whose agents know the prompt alone: good ones, plausible bad ones, one that answers amiss."""
+"""A model server whose agents know the prompt alone: good ones, plausible bad ones, one beside the point."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def _body(
     if short or silent:
         cut = [sections.Part(0, len(bars_s), 0, 1.0)]
     else:
-        cut = sections.parts(sections.bar_rows(heard, curve, bars_s))
+        cut = sections.parts(sections.bar_rows(heard, curve, bars_s), by_bar)
     chroma_mean = heard.chroma.mean(axis=0, dtype=np.float64)
     rows = sections.described(cut, by_bar, bars_s, length)
     times_s = energy.thinned(heard.times_s)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detent.apps.choreography.audio.energy import per_bar
+from detent.apps.choreography.audio.energy import STEP, per_bar
 from detent.apps.choreography.audio.rhythm import Curve
 from detent.apps.choreography.audio.spectra import Spectra
 
@@ -67,25 +67,41 @@ def novelty(alike: Rows) -> Curve:
     return np.maximum(curve, 0.0)
 
 
-def borders(curve: Curve) -> list[int]:
+def jumps(energies: Curve) -> Curve:
+    """How much the energy differs on both sides of each bar line: 0 amid a steady rise or fall.
+
+    Straight lines through the `APART` bars before and after are continued to the bar line: means would put
+    the border of a build into its middle.
+    """
+    bars = np.arange(APART) + 0.5
+    spread = bars - bars.mean()
+    after = 1 / APART - bars.mean() * spread / (spread @ spread)  # weights of the bars in the line's value
+    kernel = np.concatenate((-after[::-1], after))
+    curve = np.zeros(len(energies))
+    curve[APART : len(energies) - APART + 1] = np.abs(np.correlate(energies, kernel, "valid"))
+    return curve
+
+
+def borders(curve: Curve, energies: Curve) -> list[int]:
     """Bars at which a section begins, but the first.
 
-    Peaks well above the mean; the strongest win where two are too near, and where there are too many.
+    Peaks of novelty well above its mean, and jumps of the energy; the strongest win where two are too near,
+    and where there are too many. Novelty alone joins what differs in loudness only; jumps alone join a verse
+    and a bridge that are equally loud.
     """
     count = len(curve)
     if count < 2 * APART:
         return []
-    inner = curve[1:]
-    limit = inner.mean() + 0.5 * inner.std()
+    strength = np.maximum(curve / max(1e-9, curve[1:].mean() + 0.5 * curve[1:].std()), jumps(energies) / STEP)
     peaks = [
         bar
         for bar in range(APART, count - APART + 1)
-        if curve[bar] > limit
-        and curve[bar] >= curve[bar - 1]
-        and (bar + 1 == count or curve[bar] > curve[bar + 1])
+        if strength[bar] > 1
+        and strength[bar] >= strength[bar - 1]
+        and (bar + 1 == count or strength[bar] > strength[bar + 1])
     ]
     kept: list[int] = []
-    for bar in sorted(peaks, key=lambda bar: (-curve[bar], bar)):
+    for bar in sorted(peaks, key=lambda bar: (-strength[bar], bar)):
         if all(abs(bar - other) >= APART for other in kept):
             kept.append(bar)
     return sorted(kept[: MOST - 1])
@@ -106,11 +122,11 @@ def gridded(places: list[int], count: int) -> list[int]:
     return moved
 
 
-def parts(rows: Rows) -> list[Part]:
-    """Cut a song, given its bars, into sections and group those that are alike."""
+def parts(rows: Rows, energies: Curve) -> list[Part]:
+    """Cut a song into sections, given rows and energies of its bars, and group those that are alike."""
     count = len(rows)
     alike = similarity(rows)
-    edges = [0, *gridded(borders(novelty(alike)), count), count]
+    edges = [0, *gridded(borders(novelty(alike), energies), count), count]
     spans = list(pairwise(edges))
     # Sections are compared by their mean bars: the bars of one differ by their place in the phrase.
     mean = np.array([rows[start:end].mean(axis=0) for start, end in spans])

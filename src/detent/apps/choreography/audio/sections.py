@@ -20,6 +20,10 @@ KERNEL = 8
 APART = 4
 """Bars between two borders at least."""
 MOST = 12
+RESTLESS = 4.0
+"""Standard deviations of a bar's energy above which a jump is none of chance."""
+CHANCE = 1.65
+"""Median of the second differences of noise, in its standard deviations."""
 ALIKE = 0.85
 """Mean similarity from which two sections belong to one group."""
 BUILD, DROP = 15.0, 25.0
@@ -82,28 +86,32 @@ def jumps(energies: Curve) -> Curve:
     return curve
 
 
-def borders(curve: Curve, energies: Curve) -> list[int]:
+def borders(novel: Curve, energies: Curve) -> list[int]:
     """Bars at which a section begins, but the first.
 
-    Peaks of novelty well above its mean, and jumps of the energy; the strongest win where two are too near,
-    and where there are too many. Novelty alone joins what differs in loudness only; jumps alone join a verse
-    and a bridge that are equally loud.
+    These are jumps of the energy, and peaks of novelty well above its mean; the strongest win where there are
+    too many. Novelty alone joins parts that differ in loudness only, and it is blurred: near a jump it yields.
     """
-    count = len(curve)
+    count = len(energies)
     if count < 2 * APART:
         return []
-    strength = np.maximum(curve / max(1e-9, curve[1:].mean() + 0.5 * curve[1:].std()), jumps(energies) / STEP)
-    peaks = [
-        bar
-        for bar in range(APART, count - APART + 1)
-        if strength[bar] > 1
-        and strength[bar] >= strength[bar - 1]
-        and (bar + 1 == count or strength[bar] > strength[bar + 1])
-    ]
+    # In a song whose bars differ by chance, a jump must stand out from that.
+    restless = float(np.median(np.abs(np.diff(energies, 2)))) / CHANCE
     kept: list[int] = []
-    for bar in sorted(peaks, key=lambda bar: (-strength[bar], bar)):
-        if all(abs(bar - other) >= APART for other in kept):
-            kept.append(bar)
+    for curve, least in (
+        (jumps(energies), max(STEP, RESTLESS * restless)),
+        (novel, novel[1:].mean() + 0.5 * novel[1:].std()),
+    ):
+        peaks = [
+            bar
+            for bar in range(APART, count - APART + 1)
+            if curve[bar] > least
+            and curve[bar] >= curve[bar - 1]
+            and (bar + 1 == count or curve[bar] > curve[bar + 1])
+        ]
+        for bar in sorted(peaks, key=lambda bar: (-curve[bar], bar)):
+            if all(abs(bar - other) >= APART for other in kept):
+                kept.append(bar)
     return sorted(kept[: MOST - 1])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 from collections.abc import Callable
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ANALYSERS", "ANALYSER_VERSION", "AudioProblem", "Progress", "analyse", "chosen", "fingerprint"]
 
-ANALYSER_VERSION = "1"
+ANALYSER_VERSION = "2"
 """Raised with every change that can change a figure: what was measured before is then measured again."""
 SCHEMA_VERSION = "1"
 ANALYSERS = ("auto", "builtin", "librosa")
@@ -48,7 +47,7 @@ def fingerprint(path: str | os.PathLike[str]) -> str:
 
 
 def chosen(analyser: str = "auto") -> str:
-    """The analyser in fact: `auto` is librosa where it is installed.
+    """The analyser in fact: `auto` is `builtin`, which hears no less and starts at once.
 
     Raises:
         AudioProblem: there is no such analyser.
@@ -60,9 +59,7 @@ def chosen(analyser: str = "auto") -> str:
         raise AudioProblem("analyser", f"There is no analyser '{analyser}'. Use {names}.{hint}")
     if analyser == "librosa":
         library("librosa", "librosa")
-    if analyser != "auto":
-        return analyser
-    return "librosa" if importlib.util.find_spec("librosa") else "builtin"
+    return "builtin" if analyser == "auto" else analyser
 
 
 def analyse(
@@ -77,7 +74,7 @@ def analyse(
 
     Args:
         path: A wav, flac, ogg or mp3 file.
-        analyser: Who finds the beats: `builtin`, `librosa`, or `auto`: librosa where it is installed.
+        analyser: Who finds the beats: `builtin`, `librosa`, or `auto`, which is `builtin`.
         bpm: Settles the tempo by hand, where half or double of it would be found.
         beats_per_bar: Settles the meter by hand.
         progress: Called now and then with what has been done.
@@ -93,18 +90,22 @@ def analyse(
     for name in ("numpy", "scipy.signal", "soundfile"):
         library(name)
     name = chosen(analyser)
-    from detent.apps.choreography.audio import decoding, librosa_rhythm, rhythm, spectra
+    from detent.apps.choreography.audio import decoding, energy, librosa_rhythm, rhythm, spectra
 
     report = progress or (lambda done, total, what: None)
     sha256 = fingerprint(path)
     with decoding.SongFile(path) as file:
         total = file.promised_s
-        banks = librosa_rhythm.banks() if name == "librosa" else None
+        banks = None
+        if name == "librosa":
+            if not librosa_rhythm.compiled():
+                report(0.0, total, "compiling librosa, once")
+            banks = librosa_rhythm.banks()
         blocks = file.blocks(lambda done: report(done, max(done, total), "listening"))
         heard = spectra.spectra(blocks, banks)
     length = heard.duration_s
     report(length, length, "finding beats and bars")
-    silent = heard.peak < _silence()
+    silent = heard.peak < energy.SILENCE
     track = librosa_rhythm.track if name == "librosa" else rhythm.track
     found = None if silent else track(heard, bpm)
     body = _body(heard, found, silent, bpm, beats_per_bar, file.warnings)
@@ -120,12 +121,6 @@ def analyse(
         }
     )
     return content
-
-
-def _silence() -> float:
-    from detent.apps.choreography.audio.energy import SILENCE
-
-    return SILENCE
 
 
 def _check(bpm: float | None, beats_per_bar: int | None) -> None:

@@ -89,8 +89,8 @@ def jumps(energies: Curve) -> Curve:
 def borders(novel: Curve, energies: Curve) -> list[int]:
     """Bars at which a section begins, but the first.
 
-    These are jumps of the energy, and peaks of novelty well above its mean; the strongest win where there are
-    too many. Novelty alone joins parts that differ in loudness only, and it is blurred: near a jump it yields.
+    These are jumps of the energy, and peaks of novelty well above its mean; the strongest are kept. Novelty
+    alone joins parts that differ in loudness only, and it is blurred: near a jump it yields.
     """
     count = len(energies)
     if count < 2 * APART:

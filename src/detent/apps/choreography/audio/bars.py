@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.ndimage import maximum_filter1d
 
-from detent.apps.choreography.audio.energy import loudness
+from detent.apps.choreography.audio.energy import STEP, loudness
 from detent.apps.choreography.audio.rhythm import Curve, chain, onsets
 from detent.apps.choreography.audio.spectra import FRAMES_PER_S, Spectra
 
@@ -67,10 +68,12 @@ def _change(rows: Rows, width: int) -> Curve:
     return np.asarray(np.where(norm > 1e-9, 1 - (before * after).sum(axis=1) / np.maximum(norm, 1e-9), 0.0))
 
 
-def _step(rows: Rows, width: int) -> Curve:
-    """Difference of the rows on both sides of each mark; none at the first, which has one side."""
-    before, after = _sides(rows, width)
-    return np.asarray(np.abs(after - before)[:, 0] * (np.arange(len(rows)) > 0))
+def _steps(level: Rows, width: int) -> Curve:
+    """Jumps of the level: how far it differs on both sides, where that is most and enough for a new part."""
+    before, after = _sides(level, width)
+    jump = np.abs(after - before)[:, 0]
+    jump[0] = 0.0  # it has one side
+    return np.where((jump >= STEP / 100) & (jump == maximum_filter1d(jump, width + 1)), jump, 0.0)
 
 
 def _between(rows: NDArray[np.floating[Any]], frames: NDArray[np.intp]) -> Rows:
@@ -84,18 +87,18 @@ def _evidence(spectra: Spectra, marks_s: Curve) -> Curve:
     """How much each half beat looks like the beginning of a bar."""
     frames = np.minimum(np.rint(marks_s * FRAMES_PER_S).astype(np.intp), spectra.frames - 1)
     level = _between(loudness(spectra)[:, None], frames)
-    cues = np.column_stack(
-        (
-            _change(_between(spectra.chroma, frames), 2),  # one beat before, one after
-            _change(_between(spectra.bass, frames), 2),
-            _step(level, 8),  # four beats before, four after
-        )
+    harmony = _change(_between(spectra.chroma, frames), 2)  # one beat before, one after
+    bass = _change(_between(spectra.bass, frames), 2)
+    # The cues count alike: weights fitted to half of the songs did no better on the other half. Of harmony
+    # and bass, what is beyond three deviations is an accident, not a habit; jumps are rare by nature.
+    return np.asarray(
+        np.clip(_standard(harmony), -3, 3) + np.clip(_standard(bass), -3, 3) + _standard(_steps(level, 8))
     )
-    spread = cues.std(axis=0)
-    standard = (cues - cues.mean(axis=0)) / np.where(spread > 1e-9, spread, 1.0)
-    # Beyond three deviations a moment is an accident, not a habit. The cues count alike: weights fitted to
-    # half of the songs that were tried did no better on the other half.
-    return np.asarray(np.clip(standard, -3, 3).sum(axis=1))
+
+
+def _standard(cue: Curve) -> Curve:
+    spread = cue.std()
+    return np.asarray((cue - cue.mean()) / (spread if spread > 1e-9 else 1.0))
 
 
 def downbeats(spectra: Spectra, tempo_bpm: float, beats_per_bar: int | None = None) -> tuple[Curve, Meter]:

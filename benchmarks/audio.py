@@ -1,9 +1,8 @@
 """How well songs are heard: beats, downbeats, tempo and borders against the truth, and the time it takes.
 
-Real songs are those of the Debian packages in `PACKAGES`, whose charts hold the tempo; every second one was
-used to choose the weights of the downbeat cues and is marked so. A tempo of half or double is not counted as
-wrong but named: beats are scored against the true ones, every second of them, and twice as many, whichever fits
-best.
+Real songs are those of the Debian packages in `PACKAGES`, whose charts hold the tempo; they were heard while
+the analysers were made, so other songs may be heard less well. A tempo of half or double is not counted as
+wrong but named: beats are scored against the true ones, every second of them, and twice as many.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ class Known(NamedTuple):
 
     name: str
     path: Path
-    tuned: bool
     beats_s: Any
     downbeats_s: Any
     borders_s: Sequence[float] = ()
@@ -84,7 +82,6 @@ def generated(folder: Path, quick: bool) -> Iterator[Known]:
         yield Known(
             f"generated {spec.name}",
             path,
-            True,
             np.array(truth.beats_s),
             np.array(truth.downbeats_s),
             truth.borders_s,
@@ -120,7 +117,7 @@ def charted(folder: Path, quick: bool) -> Iterator[Known]:
         path = folder / f"{chart.parent.name}.wav"
         soundfile.write(path, mix / max(1.0, np.abs(mix).max()), tracks[0][1])
         beats = np.arange(0, len(mix) / tracks[0][1], tempi.pop() / 1e6)
-        yield Known(chart.parent.name, path, number % 2 == 0, beats, beats[::4])
+        yield Known(chart.parent.name, path, beats, beats[::4])
 
 
 def peer(path: Path) -> tuple[Any, Any, float]:
@@ -183,8 +180,8 @@ def summary(title: str, scores: Sequence[Score]) -> str:
     """One line for some songs."""
     octave = sum(each.beats >= RIGHT for each in scores)
     return (
-        f"  {title:34} beats F {mean(each.beats for each in scores):.3f}, right or octave {octave}/{len(scores)}; "
-        f""
+        f"  {title:10} beats F {mean(each.beats for each in scores):.3f}, right or octave "
+        f"{octave}/{len(scores)}; "
         f"downbeats F {mean(each.downbeats for each in scores):.3f}, "
         f"right {sum(each.downbeats >= RIGHT for each in scores)}/{len(scores)}; "
         f"time {mean(each.ratio for each in scores):.3f} of the song"
@@ -224,14 +221,13 @@ def main(quick: bool = False) -> None:
             for song, result in results:
                 borders = "" if result.borders is None else f"  borders {result.borders:.0%}"
                 print(
-                    f"  {song.name[:24]:24} {'tuned on' if song.tuned else 'held out':8} {result.relation:6} "
+                    f"  {song.name[:24]:24} {result.relation:6} "
                     f"beats {result.beats:.2f}  downbeats {result.downbeats:.2f}  "
                     f"tempo off {result.tempo_off:.1%}{borders}  time {result.ratio:.3f}"
                 )
             kinds = {
                 "generated": [each for song, each in results if song.borders_s],
-                "real, tuned on": [each for song, each in results if not song.borders_s and song.tuned],
-                "real, held out": [each for song, each in results if not song.tuned],
+                "real": [each for song, each in results if not song.borders_s],
             }
             for title, scores in kinds.items():
                 if scores:

@@ -72,7 +72,7 @@ def next_commands(workspace: Workspace, run: Run, *, reopen: bool = True) -> lis
         elif hold.why in ("timer", "breaker") and hold.wake_at is not None:
             commands.append(workspace.command("resume", run.id) + f"   (from {local(hold.wake_at)} on)")
         elif hold.why == REVIEW:
-            commands.append(workspace.command("review", "show", run.id))
+            commands.append(workspace.command("review", "list"))
         elif is_confirmation(hold):
             yes = workspace.command("release", run.id, "yes", "--hold", run.token(name))
             commands.append(f"{yes}   (or: {_other_answers(hold)})")

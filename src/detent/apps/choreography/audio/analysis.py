@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 from collections.abc import Callable
@@ -21,7 +20,7 @@ __all__ = [
     "chosen", "fingerprint",
 ]  # fmt: skip
 
-ANALYSER_VERSION = "1"
+ANALYSER_VERSION = "2"
 """Raised with every change that can change a figure: what was measured before is then measured again."""
 SCHEMA_VERSION = "1"
 ANALYSERS = ("auto", "builtin", "librosa")
@@ -52,12 +51,12 @@ def fingerprint(path: str | os.PathLike[str]) -> str:
 
 def check_libraries() -> None:
     """Raise `IntegrationMissing` unless the libraries that read songs are installed."""
-    for name in ("numpy", "scipy.signal", "soundfile"):
+    for name in ("numpy", "scipy", "soundfile"):
         library(name)
 
 
 def chosen(analyser: str = "auto") -> str:
-    """The analyser in fact: `auto` is librosa where it is installed.
+    """The analyser in fact: `auto` is `builtin`, which hears no less and starts at once.
 
     Raises:
         AudioProblem: there is no such analyser.
@@ -68,9 +67,7 @@ def chosen(analyser: str = "auto") -> str:
         raise AudioProblem("analyser", f"There is no analyser '{analyser}'.{meant} Use {names}.")
     if analyser == "librosa":
         library("librosa", "librosa")
-    if analyser != "auto":
-        return analyser
-    return "librosa" if importlib.util.find_spec("librosa") else "builtin"
+    return "builtin" if analyser == "auto" else analyser
 
 
 def analyse(
@@ -85,7 +82,7 @@ def analyse(
 
     Args:
         path: A wav, flac, ogg or mp3 file.
-        analyser: Who finds the beats: `builtin`, `librosa`, or `auto`: librosa where it is installed.
+        analyser: Who finds the beats: `builtin`, `librosa`, or `auto`, which is `builtin`.
         bpm: Settles the tempo by hand, where half or double of it would be found.
         beats_per_bar: Settles the meter by hand.
         progress: Called now and then with what has been done.
@@ -100,18 +97,22 @@ def analyse(
     check_wishes(bpm, beats_per_bar)
     check_libraries()
     name = chosen(analyser)
-    from detent.apps.choreography.audio import decoding, librosa_rhythm, rhythm, spectra
+    from detent.apps.choreography.audio import decoding, energy, librosa_rhythm, rhythm, spectra
 
     report = progress or (lambda done, total, what: None)
     sha256 = fingerprint(path)
     with decoding.SongFile(path) as file:
         total = file.promised_s
-        banks = librosa_rhythm.banks() if name == "librosa" else None
+        banks = None
+        if name == "librosa":
+            if not librosa_rhythm.compiled():
+                report(0.0, total, "compiling librosa, once")
+            banks = librosa_rhythm.banks()
         blocks = file.blocks(lambda done: report(done, max(done, total), "listening"))
         heard = spectra.spectra(blocks, banks)
     length = heard.duration_s
     report(length, length, "finding beats and bars")
-    silent = heard.peak < _silence()
+    silent = heard.peak < energy.SILENCE
     track = librosa_rhythm.track if name == "librosa" else rhythm.track
     found = None if silent else track(heard, bpm)
     body = _body(heard, found, silent, bpm, beats_per_bar, file.warnings)
@@ -129,6 +130,7 @@ def analyse(
     return content
 
 
+<<<<<<< HEAD
 def _silence() -> float:
     from detent.apps.choreography.audio.energy import SILENCE
 
@@ -137,6 +139,9 @@ def _silence() -> float:
 
 def check_wishes(bpm: float | None, beats_per_bar: int | None) -> None:
     """Raise `AudioProblem` if a song cannot have this tempo or meter."""
+=======
+def _check(bpm: float | None, beats_per_bar: int | None) -> None:
+>>>>>>> part-choreo-audio
     if bpm is not None and not BPM_LIMITS[0] <= bpm <= BPM_LIMITS[1]:  # also refuses NaN
         raise AudioProblem("bpm", f"A tempo of {bpm} BPM is not possible; it must be 30 to 300.")
     if beats_per_bar is not None and not BAR_LIMITS[0] <= beats_per_bar <= BAR_LIMITS[1]:
@@ -184,7 +189,7 @@ def _body(
     if short or silent:
         cut = [sections.Part(0, len(bars_s), 0, 1.0)]
     else:
-        cut = sections.parts(sections.bar_rows(heard, curve, bars_s))
+        cut = sections.parts(sections.bar_rows(heard, curve, bars_s), by_bar)
     chroma_mean = heard.chroma.mean(axis=0, dtype=np.float64)
     rows = sections.described(cut, by_bar, bars_s, length)
     times_s = energy.thinned(heard.times_s)

@@ -18,6 +18,8 @@ SILENCE = 10 ** (-60 / 20)
 """Largest sample of a song that counts as silent."""
 SLOPE = 25.0
 """Rise or fall of a build or a drop, of 100."""
+STEP = 12.0
+"""Jump of the mean energy, of 100, with which a new part of a song begins."""
 SMOOTHED_BARS = 8
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+from pathlib import Path
+
 import numpy as np
 
 from detent.apps.choreography.audio.decoding import RATE
@@ -42,3 +46,13 @@ def banks() -> Banks:
         np.asarray(filters.mel(sr=RATE, n_fft=FRAME).T, np.float32),
         np.asarray(filters.chroma(sr=RATE, n_fft=FRAME).T, np.float32),
     )
+
+
+def compiled() -> bool:
+    """Whether librosa need not compile; where it keeps what it compiles elsewhere, this is assumed."""
+    spec = importlib.util.find_spec("librosa")
+    if spec is None or spec.origin is None:
+        return True
+    folder = Path(spec.origin).parent
+    cached = any((folder / "__pycache__").glob("*.nbi"))
+    return cached or "NUMBA_CACHE_DIR" in os.environ or not os.access(folder, os.W_OK)

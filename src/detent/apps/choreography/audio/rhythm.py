@@ -22,8 +22,6 @@ FINER = 4
 """Parts of a frame in which beats are placed."""
 RELATIONS = {"half": 0.5, "double": 2.0, "two_thirds": 2 / 3}
 """Tempi that a listener may find instead."""
-ATTACK_S = 0.0
-"""By how much the envelope rises before the onset is heard: a frame hears what lies ahead of its centre."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,7 @@ def tempo(envelope: Curve) -> tuple[float, tuple[tuple[str, float, float], ...]]
     )
 
 
-def chain(envelope: Curve, bpm: float) -> Curve:
+def chain(envelope: Curve, bpm: float, tightness: float = TIGHTNESS) -> Curve:
     """The seconds with the strongest onsets at the most even distance (dynamic programming).
 
     Frames are divided by `FINER`: a period that is no whole number of frames would else lose its place
@@ -108,7 +106,7 @@ def chain(envelope: Curve, bpm: float) -> Curve:
     strength = gaussian_filter1d(fine, period / 32, mode="constant")
     strength /= strength.std()
     back = np.arange(-round(2 * period), -round(period / 2) + 1)
-    cost = -TIGHTNESS * np.log(-back / period) ** 2
+    cost = -tightness * np.log(-back / period) ** 2
     lead = -int(back[0])
     total = np.zeros(lead + len(strength))
     link = np.full(len(strength), -1)
@@ -163,7 +161,7 @@ def track(spectra: Spectra, bpm: float | None = None) -> Rhythm | None:
     if heard is None and bpm is None:
         return None
     candidates = heard[1] if heard else ()
-    beats_s = chain(envelope, bpm or (heard[0] if heard else CENTRE)) + ATTACK_S
+    beats_s = chain(envelope, bpm or (heard[0] if heard else CENTRE))
     beats_s = beats_s[(beats_s >= 0) & (beats_s < spectra.duration_s)]
     if len(beats_s) < 2:
         return None

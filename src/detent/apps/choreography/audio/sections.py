@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detent.apps.choreography.audio.energy import per_bar
+from detent.apps.choreography.audio.energy import STEP, per_bar
 from detent.apps.choreography.audio.rhythm import Curve
 from detent.apps.choreography.audio.spectra import Spectra
 
@@ -20,6 +20,10 @@ KERNEL = 8
 APART = 4
 """Bars between two borders at least."""
 MOST = 12
+RESTLESS = 4.0
+"""Standard deviations of a bar's energy above which a jump is none of chance."""
+CHANCE = 1.65
+"""Median of the second differences of noise, in its standard deviations."""
 ALIKE = 0.85
 """Mean similarity from which two sections belong to one group."""
 BUILD, DROP = 15.0, 25.0
@@ -67,27 +71,47 @@ def novelty(alike: Rows) -> Curve:
     return np.maximum(curve, 0.0)
 
 
-def borders(curve: Curve) -> list[int]:
+def jumps(energies: Curve) -> Curve:
+    """How much the energy differs on both sides of each bar line: 0 amid a steady rise or fall.
+
+    Straight lines through the `APART` bars before and after are continued to the bar line: means would put
+    the border of a build into its middle.
+    """
+    bars = np.arange(APART) + 0.5
+    spread = bars - bars.mean()
+    after = 1 / APART - bars.mean() * spread / (spread @ spread)  # weights of the bars in the line's value
+    kernel = np.concatenate((-after[::-1], after))
+    curve = np.zeros(len(energies))
+    curve[APART : len(energies) - APART + 1] = np.abs(np.correlate(energies, kernel, "valid"))
+    return curve
+
+
+def borders(novel: Curve, energies: Curve) -> list[int]:
     """Bars at which a section begins, but the first.
 
-    Peaks well above the mean; the strongest win where two are too near, and where there are too many.
+    These are jumps of the energy, and peaks of novelty well above its mean; the strongest are kept. Novelty
+    alone joins parts that differ in loudness only, and it is blurred: near a jump it yields.
     """
-    count = len(curve)
+    count = len(energies)
     if count < 2 * APART:
         return []
-    inner = curve[1:]
-    limit = inner.mean() + 0.5 * inner.std()
-    peaks = [
-        bar
-        for bar in range(APART, count - APART + 1)
-        if curve[bar] > limit
-        and curve[bar] >= curve[bar - 1]
-        and (bar + 1 == count or curve[bar] > curve[bar + 1])
-    ]
+    # In a song whose bars differ by chance, a jump must stand out from that.
+    restless = float(np.median(np.abs(np.diff(energies, 2)))) / CHANCE
     kept: list[int] = []
-    for bar in sorted(peaks, key=lambda bar: (-curve[bar], bar)):
-        if all(abs(bar - other) >= APART for other in kept):
-            kept.append(bar)
+    for curve, least in (
+        (jumps(energies), max(STEP, RESTLESS * restless)),
+        (novel, novel[1:].mean() + 0.5 * novel[1:].std()),
+    ):
+        peaks = [
+            bar
+            for bar in range(APART, count - APART + 1)
+            if curve[bar] > least
+            and curve[bar] >= curve[bar - 1]
+            and (bar + 1 == count or curve[bar] > curve[bar + 1])
+        ]
+        for bar in sorted(peaks, key=lambda bar: (-curve[bar], bar)):
+            if all(abs(bar - other) >= APART for other in kept):
+                kept.append(bar)
     return sorted(kept[: MOST - 1])
 
 
@@ -106,11 +130,11 @@ def gridded(places: list[int], count: int) -> list[int]:
     return moved
 
 
-def parts(rows: Rows) -> list[Part]:
-    """Cut a song, given its bars, into sections and group those that are alike."""
+def parts(rows: Rows, energies: Curve) -> list[Part]:
+    """Cut a song into sections, given rows and energies of its bars, and group those that are alike."""
     count = len(rows)
     alike = similarity(rows)
-    edges = [0, *gridded(borders(novelty(alike)), count), count]
+    edges = [0, *gridded(borders(novelty(alike), energies), count), count]
     spans = list(pairwise(edges))
     # Sections are compared by their mean bars: the bars of one differ by their place in the phrase.
     mean = np.array([rows[start:end].mean(axis=0) for start, end in spans])

@@ -203,7 +203,7 @@ class TestRubbish:
         tones(studio / "tone.wav", **spec)
         ran = detent("run", "choreography", "tone.wav", *QUICK)
         assert ran.code == 0, ran.out + ran.err
-        assert ("warning:" in ran.out) == (spec != {"seconds": 12, "rate": 48_000}) or "warning" in ran.out
+        assert ("  warning: " in ran.out) == ("rate" not in spec)
 
 
 class TestFilesThatCannotBeWritten:
@@ -236,14 +236,13 @@ class TestProcesses:
         (studio / "hidden").mkdir()
         (studio / "hidden" / "soundfile.py").write_text("raise ImportError('not installed')\n")
         environment = {**os.environ, "PYTHONPATH": str(studio / "hidden")}
-        for command in (("run", "choreography", "song.wav"), ("choreography", "analyze", "song.wav")):
-            ran = subprocess.run(
-                [sys.executable, "-m", "detent", *command], env=environment, capture_output=True, text=True,
-                check=False,
-            )  # fmt: skip
-            assert ran.returncode == 3, ran.stderr
-            assert "pip install 'detent[choreography]'" in ran.stderr
-            assert "Traceback" not in ran.stderr
+        ran = subprocess.run(
+            [sys.executable, "-m", "detent", "run", "choreography", "song.wav"], env=environment,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert ran.returncode == 3, ran.stderr
+        assert "pip install 'detent[choreography]'" in ran.stderr
+        assert "Traceback" not in ran.stderr
         assert not (studio / ".detent").exists()
 
     def test_a_run_stopped_by_hand_goes_on(self, studio, detent, monkeypatch):

@@ -130,18 +130,8 @@ def analyse(
     return content
 
 
-<<<<<<< HEAD
-def _silence() -> float:
-    from detent.apps.choreography.audio.energy import SILENCE
-
-    return SILENCE
-
-
 def check_wishes(bpm: float | None, beats_per_bar: int | None) -> None:
     """Raise `AudioProblem` if a song cannot have this tempo or meter."""
-=======
-def _check(bpm: float | None, beats_per_bar: int | None) -> None:
->>>>>>> part-choreo-audio
     if bpm is not None and not BPM_LIMITS[0] <= bpm <= BPM_LIMITS[1]:  # also refuses NaN
         raise AudioProblem("bpm", f"A tempo of {bpm} BPM is not possible; it must be 30 to 300.")
     if beats_per_bar is not None and not BAR_LIMITS[0] <= beats_per_bar <= BAR_LIMITS[1]:

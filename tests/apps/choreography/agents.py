@@ -88,7 +88,9 @@ def no_plan(shown: Mapping[str, Any], schema: Mapping[str, Any]) -> Any:
 def _parts(shown: Mapping[str, Any], targets: Mapping[int, list[str]]) -> Any:
     sections = []
     for line in shown["plan"]:
-        name, start, end, templates = re.match(r"(.+) \(\w+\), bars (\d+)-(\d+): ([\w +]+),", line).groups()
+        row = re.match(r"(.+) \(\w+\), bars (\d+)-(\d+): ([\w +]+),", line)
+        assert row is not None, line
+        name, start, end, templates = row.groups()
         chosen = templates.split(" + ")
         for place, template in enumerate(chosen):
             target = targets[len(chosen)][place]
@@ -156,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         prompt = "\n".join(str(message["content"]) for message in body["messages"])
-        schema = ((body.get("response_format") or {}).get("json_schema") or {}).get("schema")
+        schema = ((body.get("response_format") or {}).get("json_schema") or {}).get("schema") or {}
         self.server.prompts.append(prompt)
         self.server.schemas.append(schema)
         shown = json.JSONDecoder().raw_decode(prompt, prompt.rindex("INPUTS\n") + len("INPUTS\n"))[0]

@@ -67,7 +67,7 @@ class TestPlansAndShows:
         refused = detent(*group("validate", str(show / "bad.json"), *audio))
         assert (refused.code, "start_ms" in refused.err, "bad.json" in refused.err) == (2, True, True)
 
-    def test_judge_exits_4_unless_the_show_passes(self, show, detent):
+    def test_judge_exits_4_unless_the_show_passes(self, show, studio, detent):
         """R-55, R-46: the scores are those of the run."""
         paths = (str(show / "plan.json"), str(show / "implementation.json"))
         audio = ("--audio", str(show / "audio.json"))
@@ -76,6 +76,9 @@ class TestPlansAndShows:
         assert ran.code == 0, ran.err
         assert f"overall {evaluation['overall_score']:.1f}: passes" in ran.out
         assert detent(*group("judge", *paths, *audio, "--json")).json == evaluation
+        (studio / "detent.yaml").write_text("choreography: {agent: {success_threshold: 99.9}}\n")
+        strict = detent(*group("judge", *paths, *audio))
+        assert (strict.code, "does not pass" in strict.out) == (4, True)
         implementation = json.loads((show / "implementation.json").read_text())
         for section in implementation["sections"]:
             section["targets"] = ["ALL"]

@@ -122,15 +122,17 @@ def judge(
 ) -> int:
     """Judge a show by the rubric. Exit code 4 unless it passes."""
     from detent.apps.choreography.parts import evaluate, rubric_of
+    from detent.apps.choreography.settings import job_config
     from detent.cli.output import clean, say, say_json, table
 
     request = _request(options, audio, fixtures, templates)
     values = _plan(plan).to_plain(), _implementation(implementation).to_plain()
     failures = rubric_of(request).failures_of(request, *values)
     evaluation = replace(evaluate(request, *values), automatic_failures=failures)
-    passes = evaluation.passes()
+    limit = job_config(options.workspace(looks=True).settings).agent.success_threshold
+    passes = evaluation.passes(limit)
     if options.json:
-        say_json(evaluation.to_plain())
+        say_json(evaluation.to_plain(limit))
     else:
         table(
             ["CATEGORY", "SCORE"],

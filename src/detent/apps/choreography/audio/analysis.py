@@ -54,9 +54,8 @@ def chosen(analyser: str = "auto") -> str:
         IntegrationMissing: librosa is asked for and not installed.
     """
     if analyser not in ANALYSERS:
-        hint = f" Nearest: '{near}'." if (near := nearest(analyser, ANALYSERS)) else ""
-        names = ", ".join(ANALYSERS)
-        raise AudioProblem("analyser", f"There is no analyser '{analyser}'. Use {names}.{hint}")
+        hint, names = nearest(analyser, ANALYSERS), ", ".join(ANALYSERS)
+        raise AudioProblem("analyser", f"There is no analyser '{analyser}'.{hint} Use {names}.")
     if analyser == "librosa":
         library("librosa", "librosa")
     return "builtin" if analyser == "auto" else analyser
@@ -93,8 +92,8 @@ def analyse(
     from detent.apps.choreography.audio import decoding, energy, librosa_rhythm, rhythm, spectra
 
     report = progress or (lambda done, total, what: None)
-    sha256 = fingerprint(path)
     with decoding.SongFile(path) as file:
+        sha256 = fingerprint(path)
         total = file.promised_s
         banks = None
         if name == "librosa":

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detent.adapters.stores.memory import MemoryStore
-from detent.dispatch.draft_planting import change_plants, plants_mark
+from detent.dispatch.draft import Draft
+from detent.dispatch.draft_planting import ReadPlant, change_plants, plants_mark
 from detent.dispatch.draft_plants import BURST, DraftPlants, Source, judged_by, power_behind
-from detent.dispatch.draft_queue import QueuedDraft, judge_plant
+from detent.dispatch.draft_queue import QueuedDraft, judge_plant, queue
 from detent.dispatch.evidence import EvidenceRules, Power
 from detent.dispatch.planted_drafts import LANGUAGES, DraftSort, planted_claims
 from detent.dispatch.sentence_marks import sentences
@@ -122,8 +123,8 @@ class TestPlanting:
 
     @pytest.mark.parametrize("apart", [1.0, 600.0])
     def test_neither_order_nor_gaps_tell_a_planted_draft(self, apart):
-        """Of drafts in a row, planted ones come first, second and last about equally often."""
-        rng, first, total = random.Random(7), 0, 0
+        """None has a time before it was there, and the gaps are those of drafts in a row."""
+        rng, waits = random.Random(7), []
         plants = DraftPlants()
         for number in range(400):
             now = number * apart
@@ -131,11 +132,39 @@ class TestPlanting:
             chances, ids = [rng.random() for _ in range(3)], [f"a{number}", f"b{number}"]
             plants = plants.after_arrival(f"h{number}", now, RULES, chances, ids, "f/s", None)
             for name, plant in plants.waiting.items():
-                assert abs(plant.since - now) <= max(apart, BURST)
-                first, total = first + (plant.since < now - apart / 2), total + 1
+                waits.append(plant.since - now)
                 plants = plants.without(name)
-        assert total >= 399
-        assert 0.15 < first / total < 0.6
+        assert len(waits) >= 399
+        assert min(waits) >= 0
+        assert max(waits) <= (apart if apart > BURST else 0)
+        if apart > BURST:
+            assert 0.3 < sum(wait < apart / 2 for wait in waits) / len(waits) < 0.7
+
+    async def test_one_is_shown_from_its_time_until_its_time_is_over(self):
+        store = MemoryStore()
+        plants = DraftPlants(owed=1, times=(0.0,)).with_source(Source("r", "t", SORTS), {})
+        plants = plants.after_arrival("h", 1000.0, RULES, [0.9, 0.5, 0.5], ["a", "b"], "f/s", 60.0)
+        await change_plants(store, plants_mark("f/s", "check"), lambda _: plants)
+        shown = [len(await queue(store, now)) for now in (1000.0, 1500.0, 1559.0, 1561.0)]
+        assert shown == [0, 1, 1, 0]
+
+    @pytest.mark.parametrize(
+        ("before", "after", "edited", "caught"),
+        [
+            ("", "We will pay you back what it cost.", "We will pay you back what it cost!", False),
+            ("", "We will pay you back what it cost.", "We will gladly pay you back what it cost.", False),
+            ("", "We will pay you back what it cost.", "Thank you for your message.", True),
+            ("It ended on 2024-09-30.", "It ended on 2024-09-13.", "It came to an end on 2024-09-13.", False),
+            ("It ended on 2024-09-30.", "It ended on 2024-09-13.", "It ended on 2024-09-30.", True),
+            ("We cannot do it.", "We can do it.", "Yes, we can do it.", False),
+            ("We cannot do it.", "We can do it.", "We cannot do it.", True),
+        ],
+    )
+    def test_an_edit_has_noticed_a_claim_only_if_it_holds_it_no_more(self, before, after, edited, caught):
+        draft = Draft({"m.text": f"Hello. {after}"}, {"m.text": "Hello."}, {})
+        plant = ReadPlant(draft, SORTS[0], before, after)
+        answer = {"verdict": "edit", "texts": {"m.text": f"Hello. {edited}"}}
+        assert plant.is_caught_by(answer) == caught
 
     def test_two_planted_from_one_draft_never_wait_together(self):
         plants = DraftPlants(owed=9).with_source(Source("r", "t", SORTS), {})

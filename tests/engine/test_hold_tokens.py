@@ -70,6 +70,26 @@ class TestRelease:
         with pytest.raises(HoldNotOpen, match="timed out; the clock has answered it. Run .* does not wait"):
             await engine.release(run_id, "early", hold=waiting.token())
 
+    async def test_an_answer_after_the_time_is_refused_where_no_worker_saw_it_pass(self, bench, clock):
+        """Else whether an answer counts would depend on whether a worker was running."""
+        due = clock.now() + 60
+
+        def work(ctx):
+            return (
+                Outcome(set={"answer": ctx.answer()}) if ctx.answered() else Hold(wake_at=due, default="late")
+            )
+
+        engine = await bench.engine(one_step(work), clock=clock)
+        run_id = await engine.start("flow")
+        waiting = await engine.finish(run_id, patience=1)
+        await engine.stop()
+        await clock.turn(61)
+        later = await bench.engine(one_step(work), clock=clock)
+        with pytest.raises(HoldNotOpen, match="is over"):
+            await later.release(run_id, "early", hold=waiting.token(), drive=False)
+        await later.resume(run_id)
+        assert (await later.finish(run_id)).data["answer"] == "late"
+
     async def test_an_answer_to_a_run_that_went_on_without_it_is_refused(self, bench):
         engine = await bench.engine(payments())
         run = await engine.run("flow")

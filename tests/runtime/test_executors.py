@@ -224,3 +224,19 @@ def test_nothing_of_a_provider_is_imported_before_an_executor_is_made(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout == "[]\n", done.stderr
+
+
+@pytest.mark.parametrize("change", ["base_url: http://two.example/v1", "kind: ollama"])
+def test_another_address_or_kind_is_another_server(tmp_path, change):
+    """Evidence about the model behind one says nothing about that behind another."""
+    house = {"kind": "kind: vllm", "base_url": "base_url: http://one.example/v1"}
+    one, other = (
+        executors(tmp_path, "models:\n  house:\n    " + "\n    ".join(lines.values())).server_of("house")
+        for lines in (house, {**house, change.partition(":")[0]: change})
+    )
+    assert one == ("vllm", "http://one.example/v1")
+    assert one != other
+
+
+def test_a_preset_without_an_address_is_what_its_name_says(tmp_path):
+    assert executors(tmp_path).server_of("ollama") is None

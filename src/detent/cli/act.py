@@ -71,7 +71,7 @@ async def release(
         held = holds.get(token.name) if token is not None else None
         meant = list(holds.values()) if held is None else [held]
         if meant and all(each.why == REVIEW for each in meant):
-            show = workspace.command("review", "show", run_id)
+            show = workspace.command("review", "list")
             raise RunStateError(f"Run {run_id} waits until a person has read its draft: {show}")
         if held is not None and answer in held.choices:  # a choice that looks like JSON is still the choice
             value = answer

@@ -301,9 +301,9 @@ def _say_table(rows: list[StepFigures], levels: Levels, whole: bool) -> None:
     lines = [(row, kind) for row in rows for kind in row.kinds]
     cells = [_cells(row, kind, *_levels(row, levels)) for row, kind in lines]
     if whole:
-        heads[1:1] = ["MODEL", "PROMPT", "HANDLER"]
+        heads[1:1] = ["MODEL", "PROMPT", "HANDLER", "CHECK", "SAMPLING"]
         for (row, _), line in zip(lines, cells, strict=True):
-            line[1:1] = [part or "–" for part in row.series[1:4]]
+            line[1:1] = [part or "–" for part in row.series[1:]]
     at = heads.index("N")
     table(heads, cells, right=(at, at + 1, at + 6, at + 7))
 
@@ -352,7 +352,7 @@ def _cells(row: StepFigures, kind: KindFigures, level: str | None, configured: s
         (judged_by(kind.judges) or "–") + (f", {kind.replayed:,} replayed" if kind.replayed else ""),
         f"{kind.n:,}",
         str(kind.wrong),
-        _power(kind.power),
+        _power(kind.power, row.planted),
         f"at most {kind.at_most:.1%}" if kind.at_most is not None else "not known",
         ", ".join(f"{what} {count}" for what, count in row.unusable.items()) or "–",
         ", ".join(f"{reason} {count}" for reason, count in row.fallbacks.items()) or "–",
@@ -363,10 +363,10 @@ def _cells(row: StepFigures, kind: KindFigures, level: str | None, configured: s
     ]
 
 
-def _power(power: Power | None) -> str:
-    """The power of the check by its weakest sort of planted errors."""
+def _power(power: Power | None, planted: int) -> str:
+    """The power of the check by its weakest sort of planted errors; `planted` drafts were decided on."""
     if power is None:
-        return "none planted"
+        return f"{planted} planted, too few" if planted else "none planted"
     return f"{power.share:.2f} ({power.caught} of {power.planted})"
 
 
@@ -388,10 +388,9 @@ def _say_differences(rows: list[StepFigures]) -> None:
 
 
 def _series(row: StepFigures) -> str:
-    """The model, prompt and handler of a series."""
-    model, prompt, handler = row.series[1:4]
-    named = [("model", model), ("prompt", prompt), ("handler", handler)]
-    return ", ".join(f"{name} {part}" for name, part in named if part)
+    """The model, prompt, handler, check and way of sampling of a series."""
+    names = ("model", "prompt", "handler", "check", "sampling")
+    return ", ".join(f"{name} {part}" for name, part in zip(names, row.series[1:], strict=True) if part)
 
 
 def _difference(difference: Difference) -> str:

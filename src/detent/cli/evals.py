@@ -141,6 +141,27 @@ async def evaluate(
     return await call.run(target, eval_dir)
 
 
+async def _unusable(player: Player) -> str:
+    """Why the models of agent steps cannot be asked, so that code performs them; empty where they can."""
+    from detent.dispatch.autonomy import StepMode
+    from detent.runtime.model_check import UnusableModel, unreachable
+
+    dispatch = getattr(player, "dispatch", None)
+    executors = getattr(dispatch, "executors", None)
+    if dispatch is None or executors is None:
+        return ""
+    steps = [step for step in dispatch.steps.values() if step.mode is StepMode.AGENT]
+    notes: list[str] = []
+    for provider in dict.fromkeys(step.provider or executors.default for step in steps):
+        why = executors.absent(provider)
+        if why is None and provider is not None:
+            address = getattr(getattr(executors.make(provider), "model", None), "base_url", None)
+            why = await unreachable(address) if isinstance(address, str) else None
+        if why is not None:
+            notes.append(str(UnusableModel(provider, why, ())))
+    return " ".join(notes)
+
+
 @dataclass(frozen=True, slots=True)
 class _Call:
     """One invocation of the command."""
@@ -223,7 +244,9 @@ class _Call:
         terminal = self._terminal(cases, broken, [other for other in others if other != STEP])
         if not self.quiet:
             count = len(cases) + len(broken)
-            say(terminal.head(suite.name, count, mode, getattr(player, "model", None), chosen.note))
+            away = "" if self.deterministic or self.play.replay is not None else await _unusable(player)
+            note = "   ".join(part for part in (chosen.note, away) if part)
+            say(terminal.head(suite.name, count, mode, getattr(player, "model", None), note))
 
         def tell(result: Any) -> None:
             for line in terminal.case(result) if not self.quiet else ():

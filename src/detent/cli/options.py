@@ -32,7 +32,17 @@ Set = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Set one value of the data. May be repeated."),
 ]
 
-By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who does this, for the record.")]
+
+def _person(name: str) -> str:
+    """A person's name for the record: on one line, and not blank."""
+    if not name.strip() or not name.isprintable():
+        raise typer.BadParameter("Say a name, without control characters.")
+    return " ".join(name.split())
+
+
+By = Annotated[
+    str, typer.Option("--by", metavar="NAME", help="Who does this, for the record.", callback=_person)
+]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")]
 NewId = Annotated[str | None, typer.Option("--id", metavar="ID", help="Id of the new run.")]
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="Tag the run. May be repeated.")]

@@ -41,8 +41,7 @@ async def see_through(
     async with workspace.engine(deterministic=options.deterministic) as engine:
         run_id = await workspace.run_id(engine.store, run)
         flow = (await engine.store.row(run_id)).flow
-        for name in reversed([row.flow for row in await _ancestors(engine, run_id)]):
-            await workspace.know(engine, name)
+        await know_run(workspace, engine, run_id)
 
         async def begin() -> str:
             await act(engine, run_id)
@@ -51,6 +50,12 @@ async def see_through(
             return new_id or run_id
 
         return await driven(workspace, engine, begin, options, flow=flow, run_id=new_id or run_id, done=done)
+
+
+async def know_run(workspace: Workspace, engine: Engine, run_id: str) -> None:
+    """Load the flows of a run and of those it is part of."""
+    for name in reversed([row.flow for row in await _ancestors(engine, run_id)]):
+        await workspace.know(engine, name)
 
 
 async def _ancestors(engine: Engine, run_id: str) -> list[RunRow]:
@@ -96,6 +101,9 @@ async def resume(
             except RunStateError:  # one that waits is shown with the commands that answer it
                 if (await engine.store.row(run_id)).now.status is not Status.WAITING:
                     raise
+                waiting = await engine.get(run_id)
+                for name in run_status.failed_at_end(waiting):  # whatever was in its way may be mended
+                    await engine.resolve(run_id, "again", hold=waiting.token(name))
 
         return await see_through(workspace, run, act, options)
     progress = None if options.json or options.quiet else BatchProgress(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,8 @@ from detent.cli.options import By, Options, takes
 from detent.cli.review_sentences import offer_after_approval, sentences
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from detent.cli.workspace import Workspace
     from detent.dispatch.draft import Draft
     from detent.dispatch.draft_planting import ReadPlant
@@ -19,10 +22,21 @@ if TYPE_CHECKING:
 review = typer.Typer(help="Read and decide on what agents wrote for people.")
 
 DraftId = Annotated[
-    str, typer.Argument(metavar="DRAFT", help="Name of a draft in the queue, or its beginning; or a run.")
+    str, typer.Argument(metavar="DRAFT", help="Name of a draft in the queue, or its beginning.")
 ]
+
+
+def _finite(seconds: float | None) -> float | None:
+    if seconds is not None and not math.isfinite(seconds):
+        raise typer.BadParameter("Say a number of seconds.")
+    return seconds
+
+
 Seconds = Annotated[
-    float | None, typer.Option("--seconds", metavar="N", min=0, help="How long the draft was on the screen.")
+    float | None,
+    typer.Option(
+        "--seconds", metavar="N", min=0, help="How long the draft was on the screen.", callback=_finite
+    ),
 ]
 
 
@@ -142,7 +156,7 @@ async def edit(
     by: By = "person",
     seconds: Seconds = None,
 ) -> int:
-    """Use another text in the draft's place; one that breaks the hard contract waits again."""
+    """Use another text in the draft's place; one that breaks the hard contract is refused."""
     from detent.kernel.errors import ConfigurationError
 
     workspace = options.workspace()
@@ -210,7 +224,7 @@ async def _decide(options: Options, name: str, answer: dict[str, Any], by: str) 
     """Give a person's verdict on a draft; what was planted is named, and nothing of it is sent."""
     from detent.cli.output import clean, say, say_json
     from detent.cli.resume import see_through
-    from detent.dispatch.draft_queue import judge_plant
+    from detent.dispatch.draft_queue import answered, judge_plant
     from detent.kernel.errors import HoldNotOpen, RunStateError
 
     workspace = options.workspace()
@@ -218,6 +232,8 @@ async def _decide(options: Options, name: str, answer: dict[str, Any], by: str) 
     if answer["verdict"] == "handler" and not draft.own:
         raise RunStateError(f"There is no handler's text for draft {queued.id}. Approve or edit it.")
     plain = {key: value for key, value in answer.items() if value is not None}
+    if answer["verdict"] == "edit":
+        await _check_edit(options, queued, draft, answer["texts"])
     if plant is not None:
         caught = plant.is_caught_by(plain)
         async with workspace.store() as store:
@@ -233,10 +249,50 @@ async def _decide(options: Options, name: str, answer: dict[str, Any], by: str) 
     async def act(engine: Any, run_id: str) -> None:
         try:
             await engine.release(run_id, plain, hold=queued.hold, by=by, drive=not options.detach)
-        except HoldNotOpen as error:
-            raise RunStateError(error.why) from None
+        except HoldNotOpen:  # answered meanwhile, or its time is over
+            raise answered(queued.id) from None
 
-    return await see_through(workspace, queued.run, act, options, done=_DONE[answer["verdict"]])
+    code = await see_through(workspace, queued.run, act, options, done=_DONE[answer["verdict"]])
+    return max(code, await _waits_again(workspace, queued)) if answer["verdict"] == "edit" else code
+
+
+async def _check_edit(options: Options, queued: QueuedDraft, draft: Draft, texts: dict[str, str]) -> None:
+    """Check a person's text, in a real and in a planted draft alike.
+
+    Raises:
+        RunStateError: the text is empty or breaks the hard contract; the draft waits as before.
+    """
+    from detent.cli.resume import know_run
+    from detent.dispatch.draft_edits import edit_problems
+    from detent.kernel.errors import RunStateError
+
+    problems: Sequence[str] = ()
+    if not all(text.strip() for text in texts.values()):
+        problems = ("the text is empty.",)
+    else:
+        workspace = options.workspace()
+        run = queued.run or (queued.planted.run if queued.planted is not None else "")
+        async with workspace.engine(deterministic=options.deterministic) as engine:
+            await know_run(workspace, engine, run)
+            problems = await edit_problems(engine, run, draft, {**draft.written, **texts})
+    if problems:
+        lines = "".join(f"\n  {problem}" for problem in problems)
+        raise RunStateError(f"The text cannot be used, and draft {queued.id} waits as before:{lines}")
+
+
+async def _waits_again(workspace: Workspace, queued: QueuedDraft) -> int:
+    """The exit code after an edit: 1, and the reason on the screen, if the run did not use it after all."""
+    from detent.cli.output import clean, warn
+    from detent.dispatch.draft_queue import read_draft
+
+    for each in await _queue(workspace):
+        if each.run == queued.run:
+            async with workspace.store() as store:
+                draft, _ = await read_draft(store, each)
+            for problem in draft.problems:
+                warn(clean(problem))
+            return 1 if draft.problems else 0
+    return 0
 
 
 @takes("json", "store", "config")

@@ -29,7 +29,8 @@ def screen_plain(queued: QueuedDraft, draft: Draft, known: Iterable[str] = ()) -
         place: [item.to_plain() for item in items] for place, items in _marks(draft, tuple(known)).items()
     }
     differences = {place: differences_of(draft, place) for place in draft.written}
-    return {**entry_of(queued), **draft.to_plain(), "sentences": marks, "differences": differences}
+    shown = {name: value for name, value in draft.to_plain().items() if name != "effects"}
+    return {**entry_of(queued), **shown, "sentences": marks, "differences": differences}
 
 
 def _marks(draft: Draft, known: Iterable[str]) -> dict[str, list[MarkedSentence]]:

@@ -55,7 +55,7 @@ class Series(NamedTuple):
     check: str = ""
     """Fingerprint of the check that judges."""
     sampling: str = ""
-    """Fingerprint of provider, temperature and length."""
+    """Fingerprint of provider, its kind and address, temperature and length."""
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Series:
@@ -152,6 +152,8 @@ class StepFigures:
     standing: Standing
     """The evidence that counts for the next level."""
     power: Power | None
+    planted: int
+    """Planted drafts that persons have decided on."""
     kinds: tuple[KindFigures, ...]
     agent_ms: float | None
     handler_ms: float | None
@@ -605,6 +607,7 @@ class _Sums:
             soft=self.soft,
             standing=standing,
             power=best.power,
+            planted=0 if plants is None else plants.decided,
             kinds=kinds,
             agent_ms=self.agent_ms.value(),
             handler_ms=self.handler_ms.value(),

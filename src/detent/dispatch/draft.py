@@ -128,6 +128,8 @@ class Draft:
     """The message that it answers."""
     edition: int = 0
     """How often a person has decided on it and was refused."""
+    effects: Sequence[Mapping[str, Any]] = ()
+    """The effects that hold the text, to check an edit of it."""
 
     @property
     def hold(self) -> str:
@@ -140,6 +142,7 @@ class Draft:
         plain = {
             "draft": dict(self.written), "handler": dict(self.own), "facts": dict(self.facts),
             "language": self.language, "problems": list(self.problems), "answers": self.answers,
+            "effects": [dict(effect) for effect in self.effects],
         }  # fmt: skip
         return {name: value for name, value in plain.items() if value}
 
@@ -149,6 +152,7 @@ class Draft:
         return cls(
             plain.get("draft") or {}, plain.get("handler") or {}, plain.get("facts") or {},
             plain.get("language"), tuple(plain.get("problems") or ()), str(plain.get("answers") or ""),
+            effects=tuple(plain.get("effects") or ()),
         )  # fmt: skip
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.dispatch.agent_side import agent_side
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from detent.engine.work import Work
 
 ID_BYTES = 5
+LIKE = 0.75
+"""Share of an added claim's words by which an edited sentence still makes it."""
+_WORD = re.compile(r"\w+(?:['’./-]\w+)*")
 
 
 def draft_id(key: bytes, run: str, token: str) -> str:
@@ -150,8 +155,21 @@ class ReadPlant(NamedTuple):
         review = Review.of(self.draft, answer)
         if review.verdict in (DraftVerdict.HANDLER, DraftVerdict.UNJUDGED):
             return True
-        wanted = " ".join(self.after.split())
-        return not any(wanted == sentence for text in review.texts.values() for sentence in sentences(text))
+        return not any(
+            self._holds(sentence) for text in review.texts.values() for sentence in sentences(text)
+        )
+
+    def _holds(self, sentence: str) -> bool:
+        """Whether a sentence makes the planted claim, also with another word or sign in it."""
+        planted, before, words = (
+            _WORD.findall(text.casefold()) for text in (self.after, self.before, sentence)
+        )
+        if f" {' '.join(planted)} " in f" {' '.join(words)} ":
+            return True
+        if before:
+            new = set(planted) - set(before)
+            return bool(new) and new <= set(words)
+        return len(set(planted) & set(words)) >= LIKE * len(set(planted))
 
 
 async def read_plant(store: Store, plant: PlantedDraft) -> ReadPlant | None:
@@ -162,5 +180,5 @@ async def read_plant(store: Store, plant: PlantedDraft) -> ReadPlant | None:
     kept = decode(raw)
     draft, claim = Draft.from_plain(kept["draft"]), kept["planted"][plant.number]
     written = {**draft.written, claim["place"]: claim["text"]}
-    shown = Draft(written, draft.own, draft.facts, draft.language, answers=draft.answers)
+    shown = replace(draft, written=written, problems=(), edition=0)
     return ReadPlant(shown, claim["sort"], claim["before"], claim["after"])

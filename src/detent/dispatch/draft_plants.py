@@ -20,7 +20,7 @@ MOST_SOURCES = 100
 MOST_MISSED = 100
 MOST_ARRIVED = 64
 MOST_TIMES = 16
-BURST = 5.0
+BURST = 60.0
 """Seconds up to which drafts are taken to have come together."""
 AT_ONCE = 2
 """Planted drafts that a draft may bring with it."""
@@ -114,8 +114,8 @@ class DraftPlants:
         """After a draft has begun to wait: planted ones may come with it.
 
         `chances` are numbers from 0 to below 1, drawn with the store's secret. A planted draft is made of the
-        approved one that was used least, and of the sort that was planted least; its time lies as far from
-        this one's as drafts lie apart, so that neither the order of the queue nor a gap in it tells.
+        approved one that was used least, and of the sort that was planted least; it is shown as
+        long after this one as drafts lie apart, so that neither the order of the queue nor a gap in it tells.
         """
         if hold in self.arrived:
             return self
@@ -125,7 +125,7 @@ class DraftPlants:
         if share > 0 and next(numbers) < share / (1 - share):
             plants = replace(plants, owed=plants.owed + 1)
         for _ in range(min(AT_ONCE, plants.owed)):
-            since = plants._time_beside(now, next(numbers))
+            since = plants._time_after(now, next(numbers))
             until = None if within is None else since + within
             made = plants._planted(next(names), place, since, until)
             if made is None:
@@ -133,12 +133,15 @@ class DraftPlants:
             plants = made
         return replace(plants, times=(*self.times, now)[-MOST_TIMES:])
 
-    def _time_beside(self, now: float, chance: float) -> float:
-        """A time as far from now as two drafts in a row have come; within a burst also a little later."""
-        gaps = [max(later - before, 0.0) for before, later in pairwise((*self.times, now))] or [BURST]
+    def _time_after(self, now: float, chance: float) -> float:
+        """A time as long after now as two drafts in a row have come; in a burst, now.
+
+        Until then the planted draft is not shown, so that none appears with a time that lies before.
+        """
+        gaps = [max(later - before, 0.0) for before, later in pairwise((*self.times, now))] or [0.0]
         part, where = divmod(chance * len(gaps), 1.0)
         gap = gaps[int(part)]
-        return now + gap * (2 * where - 1) if gap <= BURST else now - gap * where
+        return now if gap <= BURST else now + gap * where
 
     def _planted(self, name: str, place: str, since: float, until: float | None) -> DraftPlants | None:
         waiting = {plant.kept for plant in self.waiting.values()}
@@ -206,6 +209,11 @@ class DraftPlants:
         """Planted drafts that a reviewer has judged, and how many of them they caught."""
         sorts = self._measurable(by)
         return sum(planted for planted, _ in sorts.values()), sum(caught for _, caught in sorts.values())
+
+    @property
+    def decided(self) -> int:
+        """Planted drafts that persons have decided on."""
+        return sum(planted for planted, _ in self._judged_by_sort().values())
 
     def _measurable(self, by: str) -> dict[str, tuple[int, int]]:
         """The figures of a reviewer without the sorts of which more than half were withdrawn."""

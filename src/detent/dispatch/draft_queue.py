@@ -5,6 +5,7 @@ A draft has a name of its own here, which tells neither its run nor whether ther
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,10 @@ class QueuedDraft:
 
 
 async def queue(store: Store, now: float) -> list[QueuedDraft]:
-    """Every draft that waits, the oldest first."""
+    """Every draft that waits and whose time is not over, the oldest first.
+
+    Those of the same second are in the order of their names, so that none tells what it came with.
+    """
     drafts: list[QueuedDraft] = []
     key: bytes | None = None
     query: RunQuery | None = RunQuery(status=(Status.WAITING,), limit=PAGE, tolerant=True)
@@ -60,12 +64,13 @@ async def queue(store: Store, now: float) -> list[QueuedDraft]:
             status=(Status.WAITING,), before=before, limit=PAGE, tolerant=True
         )  # fmt: skip
     for mark, plain in (await store.marks(PLANTS)).items():
-        for plant in DraftPlants.from_plain(plain).waiting.values():
-            if plant.until is None or plant.until > now:
-                drafts.append(
-                    QueuedDraft(plant.id, plant.place, plant.since, plant.until, planted=plant, mark=mark)
-                )
-    return sorted(drafts, key=lambda draft: (draft.since, draft.id))
+        drafts += [
+            QueuedDraft(plant.id, plant.place, plant.since, plant.until, planted=plant, mark=mark)
+            for plant in DraftPlants.from_plain(plain).waiting.values()
+            if plant.since <= now
+        ]
+    in_time = (draft for draft in drafts if draft.until is None or draft.until > now)
+    return sorted(in_time, key=lambda draft: (round(draft.since), draft.id))
 
 
 def _waits(row: RunRow) -> list[Mapping[str, Any]]:
@@ -80,17 +85,13 @@ def _queued(key: bytes, row: RunRow, wait: Mapping[str, Any]) -> QueuedDraft:
 
 
 async def find(store: Store, name: str, now: float) -> QueuedDraft | None:
-    """The draft of this name in the queue, of a unique beginning of it, or of a run.
+    """The draft of this name in the queue, or of a unique beginning of it; a run's id finds none.
 
     Raises:
         ConfigurationError: several drafts have names that begin so.
     """
-    matches = [
-        draft
-        for draft in await queue(store, now)
-        if name and (draft.id.startswith(name) or draft.run == name)
-    ]
-    if len(matches) > 1 and all(draft.run != name for draft in matches):
+    matches = [draft for draft in await queue(store, now) if name and draft.id.startswith(name)]
+    if len(matches) > 1:
         shown = ", ".join(draft.id for draft in matches[:10])
         raise ConfigurationError(f"'{name}' is the beginning of several drafts: {shown}.")
     return matches[0] if matches else None
@@ -145,6 +146,11 @@ async def judge_plant(store: Store, queued: QueuedDraft, by: str, caught: bool) 
     return after[-1].reviewer(by)
 
 
+def _person(name: str) -> str:
+    """A person's name as it is compared: `P1` and `p1` are one."""
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
 async def withdraw(store: Store, name: str, by: str) -> Missed:
     """Withdraw a planted claim that one person has approved and another calls right.
 
@@ -155,7 +161,7 @@ async def withdraw(store: Store, name: str, by: str) -> Missed:
         missed = [each for each in DraftPlants.from_plain(plain).missed if each.id == name]
         if not missed:
             continue
-        if missed[0].by == by:
+        if _person(missed[0].by) == _person(by):
             raise RunStateError(
                 f"{by} has approved draft {name}; another person must call its planted claim right."
             )

@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Any
 from detent.dispatch.agent_side import agent_side
 from detent.dispatch.draft import Draft, DraftVerdict, Review, with_texts
 from detent.engine.calls import call
+from detent.engine.journal_reader import read
 from detent.engine.outcome import Hold
+from detent.engine.placeholders import written
 from detent.engine.trial_context import TrialContext
 from detent.insight.effect_text import REVIEW
+from detent.kernel.entries import Held
 from detent.kernel.plain import decode, encode, to_plain
 
 if TYPE_CHECKING:
     from detent.dispatch.gate import Side
     from detent.dispatch.plan import Plan
     from detent.engine.context import StepContext
+    from detent.engine.ports import Store
 
 
 class DraftReview:
@@ -31,6 +35,8 @@ class DraftReview:
         """The draft that waits: the agent's, or an edit of it that breaks the contract."""
         self.by: tuple[str, float] | None = None
         """Who has decided, and when."""
+        self.until: float | None = None
+        """When the time for the draft is over, if a person has already decided on it once."""
 
     @classmethod
     def of(
@@ -49,12 +55,14 @@ class DraftReview:
         )  # fmt: skip
         return cls(plan, ctx, draft)
 
-    async def decision(self, side: Side) -> Review | None:
+    async def decision(self, side: Side, store: Store) -> Review | None:
         """What a person has decided; None while nobody has.
 
         An edit that breaks the hard contract is put before a person again.
         """
         step, ctx = self.plan.step, self.ctx
+        effects = tuple({"tool": effect.tool, "args": written(dict(effect.args))} for effect in side.effects)
+        self.draft = self.shown = replace(self.draft, effects=effects)
         while ctx.answered(self.shown.hold):
             answer: Any = ctx.answer(self.shown.hold)
             if isinstance(answer, Mapping) and "$blob" in answer:
@@ -68,6 +76,8 @@ class DraftReview:
             problems = tuple(str(problem) for problem in problems)
             if not problems or review.verdict in (DraftVerdict.HANDLER, DraftVerdict.UNJUDGED):
                 return review
+            if not self.shown.edition:
+                self.until = await self._until(store)
             edition = self.shown.edition + 1
             self.shown = replace(self.shown, written=review.texts, problems=problems, edition=edition)
         return None
@@ -75,12 +85,20 @@ class DraftReview:
     def hold(self, now: float) -> Hold:
         """The wait for a person, or until the time for it is over."""
         within = self.plan.config.review_within
+        until = None if within is None else now + within if self.until is None else self.until
         return Hold(
             self.shown.hold, REVIEW, f"May this text of step '{self.plan.step.name}' be used?",
-            wake_at=None if within is None else now + within,
+            wake_at=until,
             default="unjudged" if within is not None else None,
             about={"step": self.plan.qualified, "kept": self.kept(), "private": True},
         )  # fmt: skip
+
+    async def _until(self, store: Store) -> float | None:
+        """When the time for the agent's draft is over: an edit that is refused does not prolong it."""
+        async for entry in read(store, self.ctx.run_id):
+            if isinstance(entry.body, Held) and entry.body.name == self.draft.hold:
+                return entry.body.wake_at
+        return None
 
     def kept(self) -> Mapping[str, Any]:
         """The draft as it is kept beside the journal."""

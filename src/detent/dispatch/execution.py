@@ -358,7 +358,9 @@ class Execution:
         judgement = await self.judge.answer(asked.proposal, in_own_words)
         if not judgement.accepted:
             return await self._answered(asked, judgement)
-        decision = await review.decision(side) if reviewed else Review(DraftVerdict.UNJUDGED, own)
+        store = self.driver.engine.store
+        unjudged = Review(DraftVerdict.UNJUDGED, own)
+        decision = await review.decision(side, store) if reviewed else unjudged
         if reviewed:
             await DraftPlanting(self.plan, self.ctx, self.driver, self.evidence).follow(
                 review, decision, side
@@ -599,8 +601,15 @@ class Execution:
             "prompt": plan.prompt_fingerprint,
             "handler": plan.handler_fingerprint,
             "check": plan.check_fingerprint,
-            "sampling": plan.sampling_fingerprint,
+            "sampling": self._sampling(),
         }
+
+    def _sampling(self) -> str:
+        """How the model is asked, and where."""
+        server_of = getattr(self.planner.settings.executors, "server_of", None)
+        server = None if server_of is None else server_of(self.plan.config.provider)
+        usual = self.plan.sampling_fingerprint
+        return usual if server is None else digest([usual, *server], 12)
 
     def _fell_back(self, fallback: Fallback, *, succeeded: bool) -> None:
         self.say(

@@ -32,6 +32,7 @@ from detent.kernel.entries import (
 from detent.kernel.errors import (
     ConfigurationError,
     Fenced,
+    HoldNotOpen,
     MarkMoved,
     ReplayedRun,
     RunBusy,
@@ -162,6 +163,11 @@ async def release(active: ActiveRuns, run_id: str, answer: Any, hold: str, by: s
     """
     plain = to_plain(answer)
     async with _answering(active, run_id, hold) as (driver, held):
+        if held.default is not None and held.wake_at is not None and held.wake_at <= active.clock.now():
+            raise HoldNotOpen(
+                run_id, hold, f"The time for an answer to '{held.name}' of run {run_id} is over.",
+                f"It is answered with its default: detent resume {run_id}",
+            )  # fmt: skip
         if held.choices and plain not in held.choices:
             text = plain if isinstance(plain, str) else encode(plain)
             raise ConfigurationError(

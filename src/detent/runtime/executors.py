@@ -92,6 +92,18 @@ class ConfiguredExecutors:
         """Every provider that can be named."""
         return tuple(dict.fromkeys([*map(str, self._settings.section("models")), *KINDS, *self._points]))
 
+    def server_of(self, name: str | None) -> tuple[str, str] | None:
+        """Kind and address of a provider as the settings name them; None where they name neither.
+
+        Another server may answer with another model of the same name, so both are part of a series.
+        """
+        name = name or self.default
+        if name is None or self.unknown(name) is not None:
+            return None
+        provider = self.provider(name)
+        address = str(provider.options.get("base_url", ""))
+        return (provider.kind, address) if address or provider.kind != name else None
+
     def unknown(self, provider: str) -> str | None:
         """The problem with a provider's name; None if the provider exists."""
         if provider in self._settings.section("models") or provider in KINDS or provider in self._points:

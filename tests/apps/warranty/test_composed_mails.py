@@ -143,14 +143,13 @@ class TestAnApprovedDraft:
         at = desk(lambda request: drafting(request), review="person")
         shutil.copytree(shipped(), tmp_path / "instructions")
         at("run", "warranty", "--once")
-        assert len(at.waiting()) == 1
-        (run,) = at.runs()
-        return at, run
+        (draft,), (run,) = at.waiting(), at.runs()
+        return at, draft, run
 
     def test_its_new_sentences_are_offered_with_slots(self, reviewed):
-        at, run = reviewed
+        at, draft, run = reviewed
         at("review", "sentences", run, code=2)  # nobody has approved it
-        at("review", "approve", run, "--by", "Ada")
+        at("review", "approve", draft, "--by", "Ada")
         offered = at("review", "sentences", run, "--json")["sentences"]
         texts = [item["text"] for item in offered]
         assert texts == [
@@ -162,8 +161,8 @@ class TestAnApprovedDraft:
         assert [item["problem"] for item in offered] == [None] * 3
 
     def test_what_is_added_may_be_said_in_this_state_and_no_other(self, reviewed, tmp_path):
-        at, run = reviewed
-        at("review", "approve", run, "--by", "Ada")
+        at, draft, run = reviewed
+        at("review", "approve", draft, "--by", "Ada")
         (added,) = [
             item["added"]
             for item in at("review", "sentences", run, "--add", "1", "--by", "Ada", "--json")["sentences"]
@@ -185,8 +184,8 @@ class TestAnApprovedDraft:
         assert sum(NEW in text for text in at.sent()) == 2
 
     def test_approval_may_add_all_of_them_at_once(self, reviewed, tmp_path):
-        at, run = reviewed
-        at("review", "approve", run, "--by", "Ada", "--bank")
+        at, draft, _ = reviewed
+        at("review", "approve", draft, "--by", "Ada", "--bank")
         text = (tmp_path / f"instructions/sentences/{STEP}.en.yaml").read_text()
         assert text.count('approved_by: "Ada"') == 3
         assert at("check", "warranty").startswith("warranty: ok")
@@ -194,8 +193,7 @@ class TestAnApprovedDraft:
     def test_files_of_the_application_are_not_changed(self, desk):  # noqa: F811
         at = desk(lambda request: drafting(request), review="person")
         at("run", "warranty", "--once")
-        assert len(at.waiting()) == 1
-        (run,) = at.runs()
-        at("review", "approve", run)
+        (draft,), (run,) = at.waiting(), at.runs()
+        at("review", "approve", draft)
         at("review", "sentences", run, "--add", "1", code=2)
         assert "until you have our quote" not in (shipped() / f"sentences/{STEP}.en.yaml").read_text()

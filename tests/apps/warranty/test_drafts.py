@@ -23,8 +23,11 @@ import pytest
 from detent.adapters.stores.sqlite import SQLiteStore
 from detent.apps.warranty.domain.coverage import device_of
 from detent.apps.warranty.tools.registry import Registry
+from detent.cli import review
 from detent.cli.main import run as detent
+from detent.cli.workspace import Workspace
 from detent.dispatch.draft import Draft
+from detent.dispatch.draft_queue import queue
 from detent.dispatch.evidence import Verdict, verdict_of
 from detent.engine.journal_reader import read
 from tests.apps.warranty.correspondence import text_of
@@ -50,6 +53,8 @@ class Desk:
     """A project with a mailbox, worked on from the command line."""
 
     model: Model
+    errors: str
+    """What the latest command wrote on standard error."""
 
     def __init__(self, folder: Path, url: str, capsys: Any, step: dict[str, Any]) -> None:
         self.folder, self.capsys = folder, capsys
@@ -76,7 +81,7 @@ class Desk:
     def __call__(self, *words: str, code: int = 0) -> Any:
         self.capsys.readouterr()
         assert detent(list(words)) == code, self.capsys.readouterr()
-        output = self.capsys.readouterr().out
+        output, self.errors = self.capsys.readouterr()
         return json.loads(output) if "--json" in words and words[0] != "run" else output
 
     def sent(self) -> list[str]:
@@ -320,19 +325,29 @@ class TestAPersonReadsIt:
         assert (record["draft"]["verdict"], verdict_of(record)) == (verdict, counts)
         assert "Good day" not in str(at.journal(*at.runs()))
 
-    def test_an_edit_that_breaks_the_contract_waits_again(self, desk):
+    @pytest.mark.parametrize(
+        ("text", "rule"),
+        [
+            ("Hello, write to www.refunds.example about it, they will know you.", "links"),
+            (" \n", "empty"),
+            ("la la la la la la la la la la la la la la", "language"),
+        ],
+    )
+    def test_an_edit_that_breaks_the_contract_is_refused_and_the_draft_waits_as_before(
+        self, desk, text, rule
+    ):
         """A tired person is no way around the hard contract."""
-        at = desk(review="person")
+        at = desk(review="person", review_within="4h")
         at("run", "warranty", "--once")
+        before = at("review", "list", "--json")
         (draft,) = at.waiting()
-        Path("edited.txt").write_text("Hello, write to www.refunds.example about it, they will know you.")
-        at("review", "edit", draft, "--file", "edited.txt")
+        Path("edited.txt").write_text(text)
+        at("review", "edit", draft, "--file", "edited.txt", code=2)
+        assert rule in at.errors
         assert at.sent() == []
-        (again,) = at.waiting()
-        assert at("review", "show", again, "--json")["problems"]
-        at("review", "approve", again)
-        assert at.sent() == []
-        at("review", "handler", *at.waiting())
+        assert at("review", "list", "--json") == before
+        assert "problems" not in at("review", "show", draft, "--json")
+        at("review", "handler", draft)
         assert "refunds" not in at.sent()[0]
 
     def test_a_draft_that_breaks_the_contract_never_waits(self, desk):
@@ -352,8 +367,7 @@ class TestAPersonReadsIt:
     def test_nobody_in_time_sends_the_handlers_text_unjudged(self, desk):
         at = desk(review="person", review_within="0.01s")
         at("run", "warranty", "--once")
-        while at.waiting():
-            at("resume", "--all")
+        at("resume", "--all")
         assert "settled" not in at.sent()[0]
         record = at.record(*at.runs())
         assert (record["draft"]["verdict"], verdict_of(record)) == ("unjudged", Verdict.UNCHECKED)
@@ -396,7 +410,7 @@ class TestWrongWays:
             at("release", run, answer, code=2)
             at("release", run, answer, "--hold", held["token"], code=2)
         assert at.sent() == []
-        assert f"detent review show {run}" in at("warranty", "attention")
+        assert at("warranty", "attention").splitlines()[-1] == "1 draft to review: detent review"
         assert "detent release" not in at("show", run)
 
     def test_equal_drafts_of_two_runs_have_names_of_their_own(self, desk):
@@ -415,13 +429,62 @@ class TestWrongWays:
         (draft,) = at.waiting()
         text = at("review", "show", draft, "--json")["draft"]["send_email.body"]
         (at.folder / "typo.txt").write_text(text.replace("PX2-55910", "PX2-55901"))
-        at("review", "edit", draft, "--file", "typo.txt")
-        (anew,) = at.waiting()
+        at("review", "edit", draft, "--file", "typo.txt", code=2)
         (at.folder / "text.txt").write_text(text.replace("Kind regards", "Best wishes"))
-        at("review", "edit", anew, "--file", "text.txt", "--by", "Ada")
+        at("review", "edit", draft, "--file", "text.txt", "--by", "Ada")
         (run,) = at.runs()
         assert at.record(run)["draft"]["verdict"] == "wording"
         assert "draft reworded by Ada" in at("why", run)
+
+    @pytest.mark.parametrize("by", ["", "  ", "A\x1b[2Jda", "A\nda"])
+    def test_a_person_has_a_name_on_one_line(self, desk, by):
+        at = desk(review="person")
+        at("run", "warranty", "--once")
+        at("review", "approve", *at.waiting(), "--by", by, code=2)
+        at("review", "approve", *at.waiting(), "--seconds", "inf", code=2)
+        assert "Traceback" not in at.errors
+        assert ".py" not in at.errors
+        assert at.sent() == []
+
+    def test_an_edit_refused_when_it_is_used_does_not_prolong_the_wait(self, desk):
+        """One that another program has released, past the check of the command."""
+        at = desk(review="person", review_within="4h")
+        at("run", "warranty", "--once")
+        (before,) = at("review", "list", "--json")["drafts"]
+
+        async def release() -> None:
+            workspace = Workspace(None, None)
+            async with workspace.engine() as engine:
+                (queued,) = await queue(engine.store, time.time())
+                await workspace.know(engine, "warranty")
+                answer = {"verdict": "edit", "texts": {"send_email.body": "See www.refunds.example, please."}}
+                await engine.release(queued.run, answer, hold=queued.hold, by="Bo", drive=False)
+
+        asyncio.run(release())
+        at("resume", "--all")
+        (after,) = at("review", "list", "--json")["drafts"]
+        assert after["id"] != before["id"]
+        assert after["until"] == before["until"]
+
+    def test_the_loser_of_a_race_is_told_that_the_draft_waits_no_more(self, desk, monkeypatch):
+        at = desk(review="person")
+        at("run", "warranty", "--once")
+        (draft,) = at.waiting()
+        read = review._found
+
+        async def overtaken(workspace: Any, name: str) -> Any:
+            found = await read(workspace, name)
+            monkeypatch.setattr(review, "_found", read)
+            async with workspace.engine() as engine:
+                await workspace.know(engine, "warranty")
+                answer = {"verdict": "handler"}
+                await engine.release(found[0].run, answer, hold=found[0].hold, by="Bo", drive=False)
+            return found
+
+        monkeypatch.setattr(review, "_found", overtaken)
+        at("review", "handler", draft, "--by", "Ada", code=2)
+        assert f"No draft '{draft}' waits" in at.errors
+        assert "$blob" not in at.errors
 
     def test_of_two_reviewers_one_decides(self, desk):
         at = desk(review="person")

@@ -224,6 +224,45 @@ def test_an_edit_notices_the_claim_only_if_it_takes_it_out(desk):
     assert len(at.sent()) == 2
 
 
+def test_an_edit_of_a_planted_draft_keeps_the_same_rules_and_discloses_nothing_before(desk):
+    """Otherwise a blank text on every draft would tell which ones are planted, and count as noticed."""
+    at = desk()
+    at.receive(2)
+    at.work_off(reads, "anna")
+    at.receive(1)
+    (wrong,) = [draft for draft in at.waiting() if not reads(at("review", "show", draft, "--json"))][:1]
+    (real,) = [draft for draft in at.waiting() if reads(at("review", "show", draft, "--json"))][:1]
+    before = at("review", "list", "--json")
+    for text in (
+        "",
+        "tra la la la la la la la la la la la la la",
+        "Write to boss@elsewhere.example, please.",
+    ):
+        (at.folder / "text.txt").write_text(text)
+        told = []
+        for draft in (wrong, real):
+            at("review", "edit", draft, "--file", "text.txt", "--by", "anna", code=2)
+            told.append(at.errors.replace(draft, "DRAFT"))
+        assert told[0].splitlines()[0] == told[1].splitlines()[0]
+        assert "planted" not in told[0]
+    assert at("review", "list", "--json") == before
+    assert at.report()["power"] is None
+
+
+def test_neither_a_run_nor_the_list_of_matters_leads_to_a_draft(desk):
+    at = desk()
+    at.receive(2)
+    at.work_off(reads, "anna")
+    at.receive(2)
+    waiting = len(at.waiting())
+    for run in at.runs():
+        at("review", "show", run, code=2)
+    shown = at("warranty", "attention")
+    assert f"{waiting} drafts to review: detent review" in shown
+    assert not any(run in shown for run in at.runs())
+    assert at("warranty", "attention", "--json") == []
+
+
 def test_a_claim_that_two_persons_call_right_counts_for_nobody(desk):
     at = desk()
     at.receive(1)
@@ -234,6 +273,7 @@ def test_a_claim_that_two_persons_call_right_counts_for_nobody(desk):
     power = at.report()["power"]
     assert (power["planted"], power["caught"]) == (1, 0)
     at("review", "withdraw", planted, "--by", "anna", code=2)
+    at("review", "withdraw", planted, "--by", " ANNA ", code=2)
     at("review", "withdraw", planted, "--by", "bo")
     assert at.report()["power"] is None
     at("review", "withdraw", planted, "--by", "bo", code=2)

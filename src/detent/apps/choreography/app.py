@@ -20,6 +20,7 @@ class Choreography(App):
     flows = ("choreography",)
     commands = "detent.apps.choreography.commands.group:group"
     run = "detent.apps.choreography.commands.run:run"
+    display = "detent.apps.choreography.commands.ending:DISPLAY"
     templates = ("show",)
 
     def begin(self, name: str, template: str, settings: Settings) -> Beginning:

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from detent.apps.choreography.audio.problem import AudioProblem
+from detent.apps.choreography.domain.implementer import implement
 from detent.apps.choreography.domain.plan import AgentImplementation, AgentPlan
 from detent.apps.choreography.domain.song import Song
 from detent.apps.choreography.output import Output, write_file
 from detent.apps.choreography.request import rig_of, song_of, stage_of
+from detent.apps.choreography.songs import unchanged
 from detent.engine.journal_reader import load, read
 from detent.engine.moves import END
 from detent.engine.outcome import Effect
@@ -25,19 +30,22 @@ from detent.engine.tools import EffectCall, Tool, ToolError
 from detent.flows.refine.checkpoints import CheckpointManager, CheckpointType
 from detent.flows.refine.decisions import REJECTED
 from detent.flows.refine.evaluation import Evaluation
-from detent.flows.refine.result import OrchestratorResult, result_in_journal
+from detent.flows.refine.result import OrchestratorResult, result_in_journal, result_of
 from detent.flows.refine.run_data import PREPARED
 from detent.flows.refine.state_machine import OrchestrationState, OrchestrationStateMachine
-from detent.kernel.entries import Entry, body_from_plain
+from detent.kernel.entries import EffectDone, Entry, body_from_plain
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import decode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from detent.engine.engine import Engine
     from detent.engine.ports import Store
 
 WRITE = "choreography.write"
+WARNINGS = "warnings"
+"""Of a receipt: what is to be known about the sequence."""
 
 OpenStore = Callable[[], Any]
 """Opens the store that has the run: an async context manager."""
@@ -49,8 +57,9 @@ class Show(NamedTuple):
     request: Mapping[str, Any]
     """Prepared, with the analysis, if the song could be measured."""
     result: OrchestratorResult
-    machine: OrchestrationStateMachine | None = None
-    """None of a show made in a plain loop."""
+    machine: OrchestrationStateMachine
+    own: Mapping[str, str] = {}
+    """SHA-256 of the files that the run has written, by their paths."""
 
     @property
     def plan(self) -> AgentPlan:
@@ -66,13 +75,20 @@ class Show(NamedTuple):
 # -- content ------------------------------------------------------------------------------------------------
 
 
-def sequence(show: Show) -> bytes:
-    """The xLights sequence."""
-    return sequence_of(show.request, show.plan, show.implementation)
+def sequence(show: Show) -> tuple[bytes, list[str]]:
+    """The xLights sequence, and what is to be known about it."""
+    content, warnings = sequence_of(show.request, show.plan, show.implementation)
+    best = show.result.best
+    if best is not None and best.executors.get("implement") == "code":
+        _, left_out = implement(song_of(show.request), show.plan, stage_of(show.request))
+        warnings = [*left_out, *warnings]
+    return content, [*show.request["audio"]["warnings"], *warnings]
 
 
-def sequence_of(request: Mapping[str, Any], plan: AgentPlan, implementation: AgentImplementation) -> bytes:
-    """The xLights sequence of an implementation.
+def sequence_of(
+    request: Mapping[str, Any], plan: AgentPlan, implementation: AgentImplementation
+) -> tuple[bytes, list[str]]:
+    """The xLights sequence of an implementation, and what was done differently than planned.
 
     Raises:
         ConfigurationError: the base sequence cannot be used.
@@ -84,11 +100,12 @@ def sequence_of(request: Mapping[str, Any], plan: AgentPlan, implementation: Age
     base = None if request["xsq_path"] is None else xsq.Base(Path(request["xsq_path"]).read_bytes())
     frame_ms = request["frame_ms"] if base is None else base.frame_ms
     rendering = render(song, plan, implementation, rig, stage_of(request), frame_ms)
-    return xsq.write(
+    content = xsq.write(
         song, plan, implementation, rendering, rig, media=request["media"] or request["audio_path"],
         base=base, head={"song": request["project"]}, xlights_version=request["xlights_version"],
         notes=request["notes"],
     )  # fmt: skip
+    return content, [*rendering.warnings, *(base.warnings(song) if base is not None else ())]
 
 
 def picture(show: Show, kind: str) -> bytes:
@@ -145,16 +162,8 @@ def text(value: Any) -> bytes:
 
 def final(show: Show) -> dict[str, Any]:
     """The result, with what the show was made for."""
-    request = {key: value for key, value in show.request.items() if key != "audio"}
+    request = {key: value for key, value in show.request.items() if key not in ("audio", "base")}
     return {**show.result.to_plain(), "request": request}
-
-
-def base_fingerprint(show: Show) -> dict[str, Any]:
-    """What is known of the base sequence; of none, its path alone."""
-    from detent.apps.choreography.show.xsq_reader import fingerprint
-
-    path = show.request["xsq_path"]
-    return {"xsq_path": None} if path is None else fingerprint(Path(path).read_bytes(), path)
 
 
 def evaluation(show: Show) -> Any:
@@ -167,15 +176,14 @@ CONTENT: dict[str, Callable[[Show], bytes]] = {
     "plan": lambda show: text(show.result.plan),
     "implementation": lambda show: text(show.result.implementation),
     "evaluation": lambda show: text(evaluation(show)),
-    "base": lambda show: text(base_fingerprint(show)),
+    "base": lambda show: text(show.request.get("base") or {"xsq_path": show.request["xsq_path"]}),
     "result": lambda show: text(final(show)),
     "metrics": lambda show: f"{show.result.metrics['report']}\n".encode(),
-    "state_machine": lambda show: text(None if show.machine is None else show.machine.to_dict()),
-    "sequence": sequence,
+    "state_machine": lambda show: text(show.machine.to_dict()),
     "svg": partial(picture, kind="svg"),
     "png": partial(picture, kind="png"),
 }
-"""What a file holds, by the word that its effect names."""
+"""What a file holds, by the word that its effect names; of the sequence see `sequence`."""
 
 
 def files(result: OrchestratorResult) -> Iterator[tuple[str, Path]]:
@@ -226,6 +234,8 @@ def write_tool(open_store: OpenStore) -> Tool:
             return await asyncio.to_thread(written, show, what, Path(path))
         except OSError as error:
             raise ToolError("write_failed", f"{path} cannot be written: {error.strerror}.") from error
+        except AudioProblem as error:
+            raise ToolError(error.code, str(error)) from error
         except ConfigurationError as error:
             raise ToolError("refused", str(error)) from error
 
@@ -237,14 +247,22 @@ def written(show: Show, what: str, path: Path) -> dict[str, Any]:
 
     Raises:
         OSError: it cannot be written.
-        ConfigurationError: a sequence is there that must not be overwritten, or the song has changed.
+        AudioProblem: the song has changed.
+        ConfigurationError: a sequence is there that must not be overwritten.
     """
-    content = CONTENT[what](show)
+    warnings: list[str] = []
+    if what == "sequence":
+        if Path(show.request["audio_path"]).exists():  # what was measured is kept, so it may be gone
+            unchanged(show.request)
+        content, warnings = sequence(show)
+    else:
+        content = CONTENT[what](show)
     if not path.is_file() or path.read_bytes() != content:
         if what == "sequence":
-            Output.from_plain(show.request["output"]).check()
+            Output.from_plain(show.request["output"]).check(show.own.get(str(path)))
         write_file(path, content)
-    return {"path": str(path), "bytes": len(content)}
+    receipt = {"path": str(path), "bytes": len(content), "sha256": sha256(content).hexdigest()}
+    return {**receipt, WARNINGS: warnings} if warnings else receipt
 
 
 async def show_of(store: Store, run_id: str) -> Show:
@@ -264,7 +282,27 @@ async def show_of(store: Store, run_id: str) -> Show:
     if reference is not None and (raw := await store.blob(reference["$blob"])) is not None:
         request = decode(raw)
     machine = OrchestrationStateMachine.from_journal(entries, max_iterations=result.settings.max_iterations)
-    return Show(request, result, machine)
+    own = {receipt["path"]: receipt["sha256"] for receipt in _receipts(entries) if "sha256" in receipt}
+    return Show(request, with_warnings(result, entries), machine, own)
+
+
+async def result_of_show(engine: Engine, run_id: str) -> OrchestratorResult:
+    """What came of a run, with the warnings about the sequence that was written."""
+    result = await result_of(engine, run_id)
+    return with_warnings(result, [entry async for entry in read(engine.store, run_id)])
+
+
+def with_warnings(result: OrchestratorResult, entries: Sequence[Entry]) -> OrchestratorResult:
+    """A result, with the warnings about the sequence that was written last."""
+    rows = [receipt[WARNINGS] for receipt in _receipts(entries) if WARNINGS in receipt]
+    return replace(result, warnings=(*result.warnings, *(rows[-1] if rows else ())))
+
+
+def _receipts(entries: Sequence[Entry]) -> Iterator[Mapping[str, Any]]:
+    for entry in entries:
+        body = entry.body
+        if isinstance(body, EffectDone) and body.tool == WRITE and isinstance(body.receipt, Mapping):
+            yield body.receipt
 
 
 @asynccontextmanager

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from detent.apps.choreography.domain.song import Song
-from detent.apps.choreography.output import Output
+from detent.apps.choreography.output import Output, check_name
 from detent.apps.choreography.request import new_request, project_folder
-from detent.apps.choreography.settings import HEADING, JobConfig, job_config
+from detent.apps.choreography.settings import HEADING, JobConfig, files_named, job_config
+from detent.authoring.problem import Problem, problems_of
 from detent.kernel.budget import Budget
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.settings import Settings
@@ -34,6 +35,7 @@ class Job:
         song: Path,
         *,
         changes: Mapping[tuple[str, ...], Any] | None = None,
+        known: Sequence[Problem] = (),
         out: Path | None = None,
         force: bool = False,
         picture: bool = True,
@@ -41,18 +43,29 @@ class Job:
     ) -> Job:
         """The job for a song; `changes` are settings of the choreographer, `wishes` go to `new_request`.
 
+        `known` problems of the settings, unknown keys among them, are listed with those that are found here.
+
         Raises:
-            ConfigurationError: settings, song, rig, templates or places cannot be used.
+            ConfigurationError: settings, song, rig, templates or places cannot be used; all problems at once.
+            IntegrationMissing: the libraries that read songs are not installed.
         """
         settings = settings.over({(HEADING, *keys): value for keys, value in (changes or {}).items()})
-        config = job_config(settings)
+        problems = list(known)
+        try:
+            config = job_config(settings, unknown=not known)
+        except ConfigurationError as error:
+            problems += problems_of(error)
+            config = files_named(settings)
         folder = project_folder(settings)
-        request = new_request(config, song, folder=folder, **wishes)
-        if "/" in request["project"] or request["project"] in (".", ".."):
-            raise ConfigurationError(f"'{request['project']}' cannot be the name of a folder; use --project.")
+        project = config.project_name or song.stem
         place = folder / config.output_dir if out is None else out
-        output = Output.of(request["project"], place, picture=picture, force=force)
-        output.check()
+        output = Output.of(project, place, picture=picture, force=force)
+        try:
+            check_name(project)
+            output.check()
+        except ConfigurationError as error:
+            problems += problems_of(error)
+        request = new_request(config, song, folder=folder, known=problems, **wishes)
         return cls(config, settings, request, output)
 
     @property
@@ -74,15 +87,16 @@ class Job:
 
 
 def request_for(
+    settings: Settings,
     audio: Path,
     *,
     fixtures: Path | None = None,
     templates: Sequence[Path] | None = None,
-    base: Path | None = None,
-    analyser: str = "auto",
-    bpm: float | None = None,
+    **wishes: Any,
 ) -> dict[str, Any]:
     """A prepared request outside a run: for a song, or for an `audio.json` that it was measured as.
+
+    `wishes` go to `new_request`.
 
     Raises:
         ConfigurationError: a file cannot be used.
@@ -90,17 +104,27 @@ def request_for(
     """
     from detent.apps.choreography.songs import analysed
 
-    config = JobConfig(
-        fixture_config_path=None if fixtures is None else str(fixtures.resolve()),
-        template_dirs=[str(folder.resolve()) for folder in templates or ()],
+    config = job_config(
+        settings.over({(HEADING, *keys): value for keys, value in files_given(fixtures, templates).items()})
     )
-    request = new_request(config, audio, folder=Path(), base=base, analyser=analyser, bpm=bpm)
+    request = new_request(config, audio, folder=project_folder(settings), **wishes)
     if audio.suffix.lower() != ".json":
         measured = analysed(request)
     else:
         measured = read_analysis(audio)
         request["audio_path"] = measured["audio_path"]
+        request["project"] = config.project_name or Path(measured["audio_path"]).stem
     return {**request, "audio_sha256": measured["audio_sha256"], "audio": measured}
+
+
+def files_given(fixtures: Path | None, templates: Sequence[Path] | None) -> dict[tuple[str, ...], Any]:
+    """Settings for the rig and the templates of a command line; those of the project where there are none."""
+    changes: dict[tuple[str, ...], Any] = {}
+    if fixtures is not None:
+        changes["fixture_config_path",] = str(fixtures.resolve())
+    if templates:
+        changes["template_dirs",] = [str(folder.resolve()) for folder in templates]
+    return changes
 
 
 def read_analysis(path: Path) -> dict[str, Any]:

@@ -7,13 +7,26 @@ are written, and the others are left alone.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
+from threading import get_ident
 from typing import Any, NamedTuple
 
 from detent.adapters.disk import sync_folder
 from detent.apps.choreography.show.xsq_reader import is_ours
 from detent.kernel.errors import ConfigurationError
+
+LONGEST_NAME = 200
+"""Bytes of a project's name: names of files are at most 255, and it begins them."""
+
+
+def check_name(project: str) -> None:
+    """Raise `ConfigurationError` if a project cannot give files and folders its name."""
+    if project in (".", "..") or any(char in "/\\" or not char.isprintable() for char in project):
+        raise ConfigurationError(f"{project!r} cannot be the name of a folder; choose one with --project.")
+    if len(project.encode()) > LONGEST_NAME:
+        raise ConfigurationError(f"The name '{project[:20]}…' is too long; choose one with --project.")
 
 
 class Output(NamedTuple):
@@ -33,13 +46,23 @@ class Output(NamedTuple):
         folder = out / project
         return cls(folder, folder / f"{project}_detent_mh.xsq", picture, force)
 
-    def check(self) -> None:
-        """Raise `ConfigurationError` if a sequence is there that must not be overwritten."""
+    def check(self, own: str | None = None) -> None:
+        """Raise `ConfigurationError` if a sequence is there that must not be overwritten.
+
+        `own` is the SHA-256 of one that the run has written before. One that a show was added to bears the
+        mark of its maker, not ours.
+        """
         if self.folder.exists() and not self.folder.is_dir():
             raise ConfigurationError(f"{self.folder} is a file; the show needs a folder of this name.")
         if self.sequence.is_dir():
             raise ConfigurationError(f"{self.sequence} is a folder; name a file with --out.")
-        if self.sequence.exists() and not self.force and not is_ours(self.sequence.read_bytes()):
+        if self.force or not self.sequence.exists():
+            return
+        try:
+            content = self.sequence.read_bytes()
+        except OSError as error:
+            raise ConfigurationError(f"{self.sequence} cannot be read: {error.strerror}.") from error
+        if sha256(content).hexdigest() != own and not is_ours(content):
             raise ConfigurationError(
                 f"{self.sequence} was not made by Detent. Write elsewhere with --out, or overwrite it "
                 f"with --force."
@@ -60,31 +83,16 @@ class Output(NamedTuple):
         return cls(Path(plain["folder"]), Path(plain["sequence"]), plain["picture"], plain["force"])
 
 
-def write_files(files: Iterable[tuple[Path, bytes]]) -> list[str]:
-    """Write files that are missing or differ; the paths of all of them.
-
-    Raises:
-        OSError: a file cannot be written; those before it are whole.
-    """
-    paths: list[str] = []
-    for path, content in files:
-        if not path.is_file() or path.read_bytes() != content:
-            write_file(path, content)
-        paths.append(str(path))
-    return paths
-
-
 def write_file(path: Path, content: bytes) -> None:
     """Replace a file at once: a reader, or a kill, finds the old content or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".detent-{os.getpid()}-{get_ident()}.part")  # runs may share a folder
     try:
         with part.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    except OSError:
+    finally:
         part.unlink(missing_ok=True)
-        raise
     sync_folder(path.parent)

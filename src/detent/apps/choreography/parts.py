@@ -6,6 +6,7 @@ Each works on the prepared request alone, as JSON values in and out, so that cod
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from detent.apps.choreography.domain import brief
@@ -19,19 +20,26 @@ from detent.apps.choreography.request import song_of, stage_of
 from detent.apps.choreography.songs import analysed
 from detent.flows.refine.attempt import Attempt
 from detent.flows.refine.evaluation import Evaluation, Rubric, ValidationReport
-from detent.flows.refine.feedback import Feedback
+from detent.flows.refine.feedback import Feedback, render
 from detent.flows.refine.part import Part, Rejected, show_progress
+from detent.insight.formatting import count
+from detent.kernel.errors import ConfigurationError
 
 
 def prepare(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure the song."""
+    """Measure the song, and take down what the sequence to start from is."""
     from detent.apps.choreography.audio.problem import AudioProblem
+    from detent.apps.choreography.show.xsq_reader import fingerprint
 
+    path = request["xsq_path"]
     try:
+        base = {"xsq_path": None} if path is None else fingerprint(Path(path).read_bytes(), path)
         audio = analysed(request, progress=show_progress)
     except AudioProblem as problem:
         raise Rejected(problem.code, str(problem)) from problem
-    return {**request, "audio_sha256": audio["audio_sha256"], "audio": audio}
+    except (OSError, ConfigurationError) as error:
+        raise Rejected("base", f"{path} cannot be added to: {error}") from error
+    return {**request, "audio_sha256": audio["audio_sha256"], "audio": audio, "base": base}
 
 
 def plan(
@@ -54,11 +62,12 @@ def expand(
     previous: Attempt | None,
 ) -> dict[str, Any]:
     """Expand a plan onto the heads: which template runs on which heads in which bars."""
-    before = None
-    if previous is not None and previous.implementation is not None:
-        before = AgentImplementation.model_validate(previous.implementation)
     implementation, _ = implement(
-        song_of(request), AgentPlan.model_validate(plan), stage_of(request), feedback, before
+        song_of(request),
+        AgentPlan.model_validate(plan),
+        stage_of(request),
+        feedback,
+        _implementation(previous),
     )
     return implementation.to_plain()
 
@@ -80,13 +89,20 @@ def rubric_of(request: Mapping[str, Any]) -> Rubric:
     return rubric(stage_of(request))
 
 
+def _implementation(attempt: Attempt | None) -> AgentImplementation | None:
+    if attempt is None or attempt.implementation is None:
+        return None
+    return AgentImplementation.model_validate(attempt.implementation)
+
+
 def _planner_brief(request: Any, feedback: Any, previous: Any) -> dict[str, Any]:
-    return brief.planner_brief(song_of(request), stage_of(request), feedback)
+    return brief.planner_brief(song_of(request), stage_of(request), render(feedback))
 
 
 def _implementer_brief(request: Any, plan: Any, feedback: Any, previous: Any) -> dict[str, Any]:
     shown = AgentPlan.model_validate(plan)
-    return brief.implementer_brief(song_of(request), shown, stage_of(request), feedback)
+    before = _implementation(previous)
+    return brief.implementer_brief(song_of(request), shown, stage_of(request), render(feedback), before)
 
 
 def _judge_brief(request: Any, plan: Any, implementation: Any) -> dict[str, Any]:
@@ -101,17 +117,16 @@ def _judge_brief(request: Any, plan: Any, implementation: Any) -> dict[str, Any]
 def _song_note(request: Mapping[str, Any]) -> str:
     song = song_of(request)
     minutes, seconds = divmod(round(song.duration_s), 60)
-    count = len(song.sections)
     return (
-        f"{minutes}:{seconds:02}, {song.tempo_bpm:.0f} BPM, {song.bars} bars, "
-        f"{count} section{'' if count == 1 else 's'}"
+        f"{minutes}:{seconds:02}, {song.tempo_bpm:.0f} BPM, {count(song.bars, 'bar')}, "
+        f"{count(len(song.sections), 'section')}"
     )
 
 
 def _plan_note(plan: Mapping[str, Any]) -> str:
     sections = plan["sections"]
     templates = {template for section in sections for template in section["templates"]}
-    return f"{len(sections)} sections, {len(templates)} templates"
+    return f"{count(len(sections), 'section')}, {count(len(templates), 'template')}"
 
 
 PREPARER = Part(prepare, note=_song_note, blocking=True)
@@ -126,6 +141,6 @@ IMPLEMENTER = Part(
     expand,
     output_schema=lambda request: brief.implementation_schema(stage_of(request)),
     brief=_implementer_brief,
-    note=lambda implementation: f"{len(implementation['sections'])} parts",
+    note=lambda implementation: count(len(implementation["sections"]), "part"),
 )
 JUDGE = Part(evaluate, brief=_judge_brief)

@@ -6,11 +6,13 @@ ends as it began. Does not belong here: where the results go (`output`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from detent.apps.choreography.audio.analysis import check_libraries, check_wishes, chosen, fingerprint
+from detent.apps.choreography.audio.problem import AudioProblem
 from detent.apps.choreography.domain.library import Library, check_folder, load_library
 from detent.apps.choreography.domain.song import Song
 from detent.apps.choreography.domain.stage import Features, Stage
@@ -38,16 +40,22 @@ def new_request(
     media: str | None = None,
     analyser: str = "auto",
     bpm: float | None = None,
+    known: Iterable[Problem] = (),
 ) -> dict[str, Any]:
     """The request for a song. Paths of the settings are relative to `folder`.
 
     Raises:
-        ConfigurationError: lists every problem of the song's path, fixtures, templates and layout.
+        ConfigurationError: lists every problem of the song's path, fixtures, templates, layout and base
+            sequence, after those that are `known` already.
+        IntegrationMissing: the libraries that read songs are not installed.
     """
-    problems: list[Problem] = []
-    for name, path in (("the song", song), ("the sequence to start from", base)):
-        if path is not None and not path.is_file():
-            problems.append(Problem("", f"There is no file {path}, which is {name}.", path=str(path)))
+    problems = list(known)
+    check_libraries()
+    _tried(problems, lambda: chosen(analyser))
+    _tried(problems, lambda: check_wishes(bpm, config.assumptions.beats_per_bar))
+    sha256 = _tried(problems, lambda: fingerprint(song))
+    if base is not None:
+        _tried(problems, lambda: _check_base(base))
     rig = _tried(problems, lambda: _rig(config, folder)) or DEFAULT_RIG
     library = _tried(problems, lambda: _own_library(config, folder)) or load_library()
     if layout is not None:
@@ -57,6 +65,7 @@ def new_request(
     shipped = load_library()
     return {
         "audio_path": str(song.resolve()),
+        "audio_sha256": sha256,
         "xsq_path": None if base is None else str(base.resolve()),
         "project": config.project_name or song.stem,
         "analyser": analyser,
@@ -119,9 +128,20 @@ def _tried(problems: list[Problem], read: Callable[[], T]) -> T | None:
     """What `read` gives; its problems join the others."""
     try:
         return read()
-    except ConfigurationError as error:
+    except (ConfigurationError, AudioProblem) as error:
         problems.extend(problems_of(error))
         return None
+
+
+def _check_base(path: Path) -> None:
+    from detent.apps.choreography.show.xsq import Base
+
+    try:
+        Base(path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}.") from error
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
 
 
 def project_folder(settings: Settings) -> Path:

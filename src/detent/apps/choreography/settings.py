@@ -119,17 +119,33 @@ class JobConfig(Part):
     xlights_version: str = Field("2024.19", min_length=1)
 
 
-def job_config(settings: Settings) -> JobConfig:
-    """The choreographer's settings in a project.
+def job_config(settings: Settings, *, unknown: bool = True) -> JobConfig:
+    """The choreographer's settings in a project; without `unknown`, unknown keys are reported elsewhere.
 
     Raises:
         SettingsError: lists all problems, each with its place.
     """
-    return read(settings.section(HEADING), lambda keys: settings.place(*keys))
+    return read(settings.section(HEADING), lambda keys: settings.place(*keys), unknown=unknown)
 
 
-def read(values: Mapping[str, Any], place: Placed = lambda keys: NOWHERE) -> JobConfig:
-    """Check the values under the heading.
+def files_named(settings: Settings) -> JobConfig:
+    """The rig, the templates and the name in settings that are wrong otherwise; all else as it ships."""
+    own = settings.get(HEADING, default={})
+    values = own if isinstance(own, Mapping) else {}
+    kept: dict[str, Any] = {}
+    for key in ("fixture_config_path", "template_dirs", "project_name"):
+        try:
+            JobConfig.model_validate({key: values.get(key)})
+        except ValidationError:
+            continue
+        kept[key] = values.get(key)
+    return JobConfig.model_validate(kept)
+
+
+def read(
+    values: Mapping[str, Any], place: Placed = lambda keys: NOWHERE, *, unknown: bool = True
+) -> JobConfig:
+    """Check the values under the heading; without `unknown`, unknown keys are reported elsewhere.
 
     Raises:
         SettingsError: lists all problems at once.
@@ -137,5 +153,5 @@ def read(values: Mapping[str, Any], place: Placed = lambda keys: NOWHERE) -> Job
     try:
         return JobConfig.model_validate(dict(values))
     except ValidationError as error:
-        problems = list(heading_problems(error, JobConfig, HEADING, place))
+        problems = list(heading_problems(error, JobConfig, HEADING, place, unknown=unknown))
         raise SettingsError("The settings", problems) from error

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,10 @@ def analysed(request: Mapping[str, Any], *, progress: Progress | None = None) ->
     Raises:
         AudioProblem: the song cannot be measured, or is another one than the run has begun with.
     """
-    from detent.apps.choreography.audio.analysis import ANALYSER_VERSION, analyse, chosen, fingerprint
+    from detent.apps.choreography.audio.analysis import ANALYSER_VERSION, analyse, chosen
 
     path = Path(request["audio_path"])
-    sha256 = fingerprint(path)
-    begun_with = request.get("audio_sha256")
-    if begun_with is not None and begun_with != sha256:
-        raise AudioProblem(
-            "song_changed", f"{path} was {begun_with} when the run began, and is {sha256} now."
-        )
+    sha256 = unchanged(request)
     analyser = chosen(request["analyser"])
     assumed = [sha256, analyser, ANALYSER_VERSION, request["bpm"], request["beats_per_bar"]]
     name = hashlib.sha256(json.dumps(assumed).encode()).hexdigest()[:32]
@@ -40,8 +36,28 @@ def analysed(request: Mapping[str, Any], *, progress: Progress | None = None) ->
             path, analyser=analyser, bpm=request["bpm"], beats_per_bar=request["beats_per_bar"],
             progress=progress,
         )  # fmt: skip
-        write_file(kept, json.dumps(audio, ensure_ascii=False, allow_nan=False).encode())
+        with suppress(OSError):  # a cache that cannot be written costs time, not the show
+            write_file(kept, json.dumps(audio, ensure_ascii=False, allow_nan=False).encode())
     return {**audio, "audio_path": str(path)}
+
+
+def unchanged(request: Mapping[str, Any]) -> str:
+    """The SHA-256 of a request's song.
+
+    Raises:
+        AudioProblem: it cannot be read, or is another one than the run has begun with.
+    """
+    from detent.apps.choreography.audio.analysis import fingerprint
+
+    sha256 = fingerprint(request["audio_path"])
+    begun_with = request.get("audio_sha256")
+    if begun_with is not None and begun_with != sha256:
+        raise AudioProblem(
+            "song_changed",
+            f"{request['audio_path']} has changed: its SHA-256 was {begun_with} when the run began, and is "
+            f"{sha256} now. Put the song back, or start a new run.",
+        )
+    return sha256
 
 
 def cache_folder() -> Path:

@@ -49,7 +49,7 @@ class Matter:
 async def attention(
     records: Records, store: Store, settings: WarrantySettings, fingerprints: Mapping[str, str] | None = None
 ) -> list[Matter]:
-    """Every mail that needs attention, the oldest first.
+    """Every mail that needs attention, the oldest first, without those whose drafts wait for a review.
 
     `fingerprints` are those of the current flows: runs started with others cannot be resumed.
     """
@@ -133,8 +133,8 @@ def _matter(record: Record, row: RunRow, run: Run | None, settings: WarrantySett
         answer = hold.choices[0] if hold.choices else "ANSWER"
         command = (verb, row.id, answer, "--hold", run.token(hold.name))
         if hold.why == REVIEW:
-            reason, command = "a draft waits for a person", ("review", "show", row.id)
-        elif verb == "resolve" and uses_receipt(run.proposal, hold.about["effect"]):
+            return None  # a list of drafts by run would tell real drafts from planted ones
+        if verb == "resolve" and uses_receipt(run.proposal, hold.about["effect"]):
             command += ("--receipt", "null")  # no step of a mailbox needs more than that it was sent
     return Matter(
         record.mail_key, now.status.value, reason, now.updated_at, row.id, record.runs, again_at, command

@@ -6,9 +6,9 @@ Meaning is not judged here: a promise in plain words passes, and is for a person
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
-from detent.dispatch.prose import days, digits, links, money, number_words
+from detent.dispatch.prose import capitals, days, digits, links, money, number_words
 from detent.dispatch.prose.english import ENGLISH
 from detent.dispatch.prose.facts import Facts, Required
 from detent.dispatch.prose.finding import Finding, Layer
@@ -17,8 +17,8 @@ from detent.dispatch.prose.identifiers import device_patterns, foreign_prefixes,
 from detent.dispatch.prose.inner_words import inner
 from detent.dispatch.prose.language_data import LanguageData
 from detent.dispatch.prose.letters import unsound
-from detent.dispatch.prose.masked_text import blank, even, line_of, masked, sentences
-from detent.dispatch.prose.names import strangers, without_own
+from detent.dispatch.prose.masked_text import blank, even, folded, line_of, masked, sentences
+from detent.dispatch.prose.names import spoken_to, strangers, without_own
 from detent.dispatch.prose.polish import POLISH
 from detent.dispatch.prose.sentence_language import foreign
 
@@ -38,15 +38,19 @@ def findings(text: str, facts: Facts, *, part: str = "body") -> tuple[Finding, .
         return (Finding("letters", f"{part}, line {line_of(text, hidden)}"),)
     plain = _without_sentences(even(text), facts.sentences)
     rest = masked(without_own(plain, facts.names, data), _patterns(facts, data))
+    own_text = frozenset(_words(facts.sentences))
+    proper = frozenset(_words((*facts.devices, *facts.contacts))).union(
+        *(spoken_to(name, data) for name in facts.names)
+    )
     rules: dict[Layer, Callable[[], Iterator[int]]] = {
-        "links": lambda: _links(rest, facts, data),
+        "links": lambda: _links(rest, facts, data, proper | own_text),
         "inner_words": lambda: inner(rest, facts.inner),
-        "names": lambda: strangers(rest, facts.names, data),
+        "names": lambda: _names(rest, even(text), facts, data, proper | own_text),
         "days": lambda: days.unexplained(rest, data),
         "number_words": lambda: number_words.unexplained(rest, data),
         "money": lambda: money.unexplained(rest, data),
         "digits": lambda: digits.unexplained(rest, data),
-        "language": lambda: foreign(rest, facts.language, LANGUAGES),
+        "language": lambda: foreign(rest, facts.language, LANGUAGES, proper, own_text),
     }
     places = ((layer, next(iter(rule()), None)) for layer, rule in rules.items())
     return tuple(
@@ -87,8 +91,20 @@ def _patterns(facts: Facts, data: LanguageData) -> Iterator[re.Pattern[str]]:
     yield from money.amount_patterns(facts.amounts)
 
 
-def _links(rest: str, facts: Facts, data: LanguageData) -> Iterator[int]:
+def _words(texts: Iterable[str]) -> Iterator[str]:
+    return (folded(word) for text in texts for word in re.findall(r"[^\W\d_]+", text))
+
+
+def _names(rest: str, whole: str, facts: Facts, data: LanguageData, known: Set[str]) -> Iterator[int]:
+    yield from strangers(rest, facts.names, data)
+    yield from capitals.names(rest, whole, known, data)
+
+
+def _links(rest: str, facts: Facts, data: LanguageData, known: Set[str]) -> Iterator[int]:
     yield from links.unexplained(rest, data)
+    yield from links.paths(rest, (*facts.contacts, *facts.addresses))
+    counted = set(number_words.unexplained(rest, data))  # a Roman number is that rule's
+    yield from (offset for offset in capitals.codes(rest, known, data) if offset not in counted)
     yield from (
         offset
         for offset in foreign_prefixes(rest, facts.identifiers)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import date
 
 from detent.dispatch.prose.language_data import LanguageData
+from detent.dispatch.prose.masked_text import masked
 
 _ROMAN = ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII")
 _NAMES = re.compile(r"(?<!\w)(?:Mon|Tue|Tues|Wed|Thu|Thur|Thurs|Fri)(?!\w)")
@@ -50,6 +51,15 @@ def _in_words(year: int, data: LanguageData) -> str:
 
 def unexplained(text: str, data: LanguageData) -> Iterator[int]:
     """Names of days and months, times of day and spans in a text whose facts are masked."""
-    patterns = [re.compile(rf"(?<!\w)(?:{'|'.join(data.weekdays)})(?!\w)", re.IGNORECASE)]
-    for pattern in (*patterns, data.relative_days, data.times, data.any_month, _NAMES):
+    for pattern in _patterns(data):
         yield from (match.start() for match in pattern.finditer(text))
+
+
+def without_days(text: str, data: LanguageData) -> str:
+    """The text without names of days and months."""
+    return masked(text, _patterns(data))
+
+
+def _patterns(data: LanguageData) -> Iterator[re.Pattern[str]]:
+    yield re.compile(rf"(?<!\w)(?:{'|'.join(data.weekdays)})(?!\w)", re.IGNORECASE)
+    yield from (data.relative_days, data.times, data.any_month, _NAMES)

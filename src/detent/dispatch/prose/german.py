@@ -34,9 +34,14 @@ GERMAN = LanguageData(
         serviceteam techniker werktagen werktage arbeitstagen monate monaten reparatur reparieren foto typenschild
         freundlichen freundliche grussen grusse grussen beste besten viele senden schicken schreiben finden steht melden
         meldet sich innerhalb gedeckt abgelaufen angebot kostenlos moment andere anderen wie was wo welche seit trotzdem
-        einmal vielleicht mehr gute gutes deshalb als etwas alle
+        einmal vielleicht mehr gute gutes deshalb als etwas alle moglich naturlich bereits sowie dann also gegen selbst
+        sein bin hatten sollte sollten wollen will darf nun jetzt dazu dafur damit darum davon daran geben gibt nehmen
+        lassen kommt kommen macht machen gehen geht neu neue neuen gerade immer wieder zwischen wahrend bevor sobald
         """.split()
     ),
+    letters="äöüß",
+    business=frozenset("garantie service gerat ticket".split()),
+    abbreviations="dr|prof|nr|tel|str|bzw|z\\.b",
     numbers={
         **_UNDER_100, "eins": 1, "eine": 1, "einen": 1, "einem": 1, "einer": 1, "zwo": 2, "hundert": 100, "tausend": 1000,
         **{f"{lead}hundert{word}": base + value for lead, base in (("", 100), ("ein", 100), ("zwei", 200), ("drei", 300))
@@ -63,7 +68,8 @@ GERMAN = LanguageData(
         re.IGNORECASE,
     ),
     times=re.compile(
-        r"(?<!\w)(?:Viertelstunden?|Vierteljahr\w*|Halbjahr\w*|Weihnachten|Ostern|Neujahr|Pfingsten|(?:im|zum|bis zum|vor dem)[ ](?:Frühling|Sommer|Herbst|Winter)"
+        r"(?<!\w)(?:abends|morgens|nachts|am[ ](?:Abend|Nachmittag|Vormittag)|(?:nach|vor)[ ]dem[ ](?:Mittag|Mittagessen|Frühstück|Abend)"
+        r"|(?:diesen|nächsten|letzten|vergangenen)[ ](?:Frühling|Sommer|Herbst|Winter)|Viertelstunden?|Vierteljahr\w*|Halbjahr\w*|Weihnachten|Ostern|Neujahr|Pfingsten|(?:im|zum|bis zum|vor dem)[ ](?:Frühling|Sommer|Herbst|Winter)"
         r"|(?:vor|nach)?mittags|Mitternacht|(?:innerhalb|binnen|im[ ]Laufe)[ ](?:der|des|dieser|dieses)[ ]"
         r"(?:Stunde|Tages|Woche|Monats|Jahres)|(?:halb|viertel[ ](?:vor|nach))[ ](?:" + "|".join(_ONES[2:13]) + r"|eins)"
         r"|(?:" + "|".join(_ONES[1:13]) + r")[ ]Uhr|(?:um|gegen|bis|ab)[ ](?:" + "|".join(_ONES[2:13]) + r"|eins)"
@@ -75,11 +81,24 @@ GERMAN = LanguageData(
         "minutes": "Minuten?", "hours": "Stunden?", "working_days": "(?:Werk|Arbeits)tag(?:en?|s)?", "days": "Tag(?:en?|s)?",
         "weeks": "Wochen?", "months": "Monat(?:en?|s)?", "years": "Jahr(?:en?|s)?", "percent": "Prozent|%",
     },
+    other_units="Sekunden?|Nächte?|Nacht|Jahrzehnte?|Quartale?",
+    many=re.compile(r"(?<!\w)(?:Dutzende?|Hunderte|Tausende|Million(?:en)?|Milliarden?)(?!\w)"),
+    shares=re.compile(
+        r"(?<!\w)(?:(?:ver)?doppel\w*|(?:ver)?dreifach\w*|zweifach\w*|vierfach\w*|Hälfte|halbier\w+|Drittel|Viertel|Fünftel"
+        r"|halbe[nrsm]?(?![ ]Jahr)|(?:zwei|drei|vier|fünf|zehn)[ ]?mal)(?!\w)",
+        re.IGNORECASE,
+    ),
+    charges=re.compile(
+        r"(?<!\w)(?:\w*preis\w*|\w*kosten|kostet|\w*gebühr\w*|garantie\w*|gewährleistung\w*|versand\w*|\w*zahl(?:en|t|ung)"
+        r"|rechnung\w*|betrag\w*|rabatt\w*)(?!\w)",
+        re.IGNORECASE,
+    ),
+    articles=frozenset("ein eine einen einem einer eins acht".split()),
     fillers=r"(?:volle[nr]?|weitere[nr]?|ganze[nr]?|nächsten|folgenden|paar)[ ]",
     compounds={"months": "monatige\\w?|Monats\\w+", "days": "tägige\\w?", "weeks": "wöchige\\w?", "years": "jährige\\w?|Jahres\\w+",
                "hours": "stündige\\w?"},
     halves={(6, "months"): "(?:ein[ ])?halbe[sn][ ]Jahr|halbjährige\\w?"},
-    money=r"euros?|eurocents?|dollars?|cents?|pfund|franken|zloty|kronen?|rappen",
+    money=r"euros?|eurocents?|dollars?|cents?|pfund|franken|zloty|kronen?|rappen|tausender|hunderter|fünfziger|zwanziger|fuffi|euronen",
     greeting=r"hallo|guten[ ](?:tag|morgen|abend)|grüß[ ]gott|moin|servus|sehr[ ]geehrte[rn]?|liebe[r]?|werte[r]?",
     closing=r"grüßen|grüße|gruß|grüsse[n]?|dank",
     generic=frozenset(
@@ -90,4 +109,6 @@ GERMAN = LanguageData(
     digit_talk=r"die|eine|Ziffer|Zahl|und|oder|null",
     letter_talk=re.compile(r"\bBuchstaben?\b|(?<![\w-])(?:O|B|S|Q|D|G|l|I)(?![\w-])"),
     at_dot="at|ät|dot|punkt",
+    spelled="https?|hxxps?|www|schrägstrich|slash",
+    capital_nouns=True,
 )  # fmt: skip

@@ -15,6 +15,12 @@ class LanguageData:
 
     words: frozenset[str]
     """Frequent words, folded, by which a sentence is recognised."""
+    letters: str
+    """Letters beside those of ASCII."""
+    business: frozenset[str]
+    """Folded words that mails write with a capital letter and that name nobody."""
+    abbreviations: str
+    """Abbreviations behind which a sentence goes on."""
     numbers: Mapping[str, int | None]
     """Number words in every inflection; None: a vague number."""
     joiners: tuple[str, ...]
@@ -37,6 +43,16 @@ class LanguageData:
     year_words: str
     """Pattern between a day and its year, or after it."""
     units: Mapping[Unit, str]
+    other_units: str
+    """Units that no fact has."""
+    many: re.Pattern[str]
+    """Numbers that are never a fact, such as `dozens`."""
+    shares: re.Pattern[str]
+    """Fractions and multiples, which change a charge or a warranty."""
+    charges: re.Pattern[str]
+    """Words for what is paid or granted."""
+    articles: frozenset[str]
+    """Words that are articles more often than numbers."""
     fillers: str
     """Words between number and unit."""
     compounds: Mapping[Unit, str]
@@ -60,3 +76,7 @@ class LanguageData:
     """A letter spoken of as a character."""
     at_dot: str
     """Spelled-out `@` and `.` in brackets."""
+    spelled: str
+    """Words that occur only where a link or an address is spelled out."""
+    capital_nouns: bool = False
+    """Whether every noun begins with a capital letter, so that none tells a name."""

@@ -37,7 +37,19 @@ def _sound(char: str, before: str) -> bool:
         return False
     if category[0] == "M":  # the mark that makes a symbol an emoji
         return char == "\ufe0f" and bool(before) and unicodedata.category(before) == "So"
-    return not 0x1F100 <= ord(char) <= 0x1F1FF  # letters in boxes, flags
+    code = ord(char)
+    if category == "So":
+        return code in (0xA6, 0xA9, 0xAE, 0xB0) or (_is_picture(code) and code not in _WRITTEN_PICTURES)
+    return code < 0x100 or 0x2010 <= code <= 0x205E or 0x2190 <= code <= 0x22FF  # signs and arrows
+
+
+def _is_picture(code: int) -> bool:
+    """Whether a symbol is a picture; braille, boxes and blanks are none."""
+    return 0x2190 <= code <= 0x21FF or 0x2600 <= code <= 0x27BF or 0x1F300 <= code <= 0x1FAFF
+
+
+_WRITTEN_PICTURES = frozenset((0x1F4AF, *range(0x1F51F, 0x1F525)))
+"""Pictures of digits and letters."""
 
 
 _ALIKE = frozenset("ıſĸŉƚ")

@@ -15,6 +15,7 @@ _LINK = re.compile(
     | (?<![\w.-])(?:[\w-]{2,63}\.)+(?i:com|net|org|info|biz|eu|pl|de|uk|fr|it|io|co|me|ly|app|dev|shop|site
         |online|link|click|live|store|tech|cloud|page|example|test|invalid)\b
     | (?<![\w.-])(?:[a-z\d-]{2,63}\.)+[a-z]{2,24}\b
+    | (?<!\w)(?:[^\W\d_][ ]){3,}[^\W\d_](?!\w)
     | @
     """
 )
@@ -49,3 +50,18 @@ def unexplained(text: str, data: LanguageData) -> Iterator[int]:
         rf"[(\[{{][ ]?(?:{data.at_dot})[ ]?[)\]}}]|[ ](?:{data.at_dot})[ ](?:com|net|org|example)\b", re.I
     )
     yield from (match.start() for match in spelled.finditer(text))
+    words = re.compile(rf"(?<![\w-])(?:{data.spelled})(?![\w-])", re.IGNORECASE)
+    yield from (match.start() for match in words.finditer(text))
+
+
+def paths(text: str, known: Iterable[str]) -> Iterator[int]:
+    """Paths below a host of a known contact or address that leave out its last part (`firm/track`)."""
+    hosts = {
+        label
+        for address in known
+        for host in re.findall(r"(?:@|://|^)([\w.-]+)", address)
+        for label in host.split(".")[:-1]
+    }
+    for label in hosts - {"www"}:
+        pattern = re.compile(rf"(?<![\w@.-]){re.escape(label)}/\w", re.IGNORECASE)
+        yield from (match.start() for match in pattern.finditer(text))

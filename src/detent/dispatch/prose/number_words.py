@@ -7,7 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from detent.dispatch.prose.facts import Count
 from detent.dispatch.prose.language_data import LanguageData
+from detent.dispatch.prose.masked_text import sentences
 
+LARGEST, MOST_WORDS = 12, 1
+"""The largest number, and the most words of one, that a text may state without a unit."""
 _WORD = re.compile(r"[^\W\d_]+")
 _GAP = r"[ \n]+(?:\([\d]+\)[ \n]+)?"
 
@@ -42,14 +45,15 @@ def count_patterns(counts: Iterable[Count], data: LanguageData) -> Iterator[re.P
 
 
 def unexplained(text: str, data: LanguageData) -> Iterator[int]:
-    """Number words before a unit, or three in a row, in a text whose facts are masked."""
-    units = "|".join(data.units.values())
+    """Numbers in words that only a fact may state, in a text whose facts are masked.
+
+    These are numbers above twelve, of several words, or before a unit, and shares of a charge.
+    """
+    units = "|".join((*data.units.values(), data.other_units))
     compounds = "|".join(data.compounds.values())
     for start, end, words in _runs(text, data):
-        numbers = [word for word in words if word in data.numbers]
-        behind = text[end:]
-        unit = re.match(rf"(?:{_GAP}|-)(?:{data.fillers})?(?:{units})(?!\w)", behind, re.IGNORECASE)
-        if unit or len(numbers) >= 3:
+        unit = re.match(rf"(?:{_GAP}|-)(?:{data.fillers})?(?:{units})(?!\w)", text[end:], re.IGNORECASE)
+        if unit or _is_large(words, data):
             yield start
     roman = rf"(?<!\w)(?-i:[IVXLC]{{2,}})[ -](?:{data.fillers})?(?:{units})(?!\w)"
     yield from (match.start() for match in re.finditer(roman, text, re.IGNORECASE))
@@ -57,6 +61,17 @@ def unexplained(text: str, data: LanguageData) -> Iterator[int]:
     if compounds:
         for match in re.finditer(rf"(?<!\w)(?:{every})[ -]?(?:{compounds})(?!\w)", text, re.IGNORECASE):
             yield match.start()
+    yield from (match.start() for match in data.many.finditer(text))
+    for offset, sentence in sentences(text):
+        share = data.shares.search(sentence)
+        if share and data.charges.search(sentence):
+            yield offset + share.start()
+
+
+def _is_large(words: list[str], data: LanguageData) -> bool:
+    values = [data.numbers[word] for word in words if word in data.numbers and word not in data.articles]
+    stated = [value for value in values if value is not None]
+    return len(stated) >= MOST_WORDS + 1 or any(value > LARGEST for value in stated)
 
 
 def _runs(text: str, data: LanguageData) -> Iterator[tuple[int, int, list[str]]]:

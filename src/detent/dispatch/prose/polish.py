@@ -44,9 +44,26 @@ POLISH = LanguageData(
         naprawe naprawy zgloszenie zgloszenia wiadomosc wiadomosci tabliczka tabliczce tabliczke tabliczki zdjecie
         wystarczy tez juz jeszcze tylko niestety mozemy mozna moze aby zeby sprawie sprawach kontakt adres ciagu dni
         roboczych robocze mies miesiecy chetnie dobra mamy rejestrze bardzo tak tyle wiec dlatego jako bez nic swoj
-        wykonamy otrzymaja objete znaleziono zalaczniku odpowiedz odpowiedziec panie jagno mailu
+        wykonamy otrzymaja objete znaleziono zalaczniku odpowiedz odpowiedziec panie mailu
+        pozdrawiam ma maja on ona ono go ja jej im mu byc byly byli zostal zostala zostalo zostanie zostaly roku nr raz razie dnia
+        dniem ponownie przykro powodu potwierdzamy informujemy przesylamy przeslac przeslemy naprawimy naprawic
+        odplatnie odplatna odplatna bezplatna bezplatnie wycene wycena diagnoza diagnoze moga mogliby musza trzeba nalezy
+        wkrotce wszystko wszystkie kazdy kazda dalszej nadal teraz tutaj tam gdyby niz nawet poniewaz gdyz ani zatem
+        wtedy podczas odezwie odezwiemy skontaktuje skontaktujemy sprawdzic napisac napisze pisac zadzwoni zadzwonic
+        pytanie pytania pytan wazna wazny wazne pilna pilne pilnych zyczymy milego panem panstwem technik serwisanta
+        skrzynka skrzynki nasi naszych naszej takze rowniez bedziemy beda jestesmy sa oto mieli mogli
         """.split()
     ),
+    letters="ąćęłńóśźż",
+    business=frozenset(
+        """
+        panstwo panstwa panstwu panstwem pan pana panu panem panie pani pania pan panowie twoj twoja twoje twojego twojej
+        twoim twojemu tobie toba ciebie cie ci was wam wami wasz wasza wasze waszego waszej waszym wasza dzial serwis
+        serwisu serwisowy klient klienta klientow klienci zespol biuro obsluga obslugi gwarancja gwarancji naprawa
+        zgloszenie numer urzadzenie internet wi fi bluetooth dzien dobry szanowni szanowny szanowna status data uwaga
+        """.split()
+    ),
+    abbreviations="ul|al|pl|os|dr|inż|mgr|prof|nr|tel|np|św|im",
     numbers={
         **{word: value for value, words in _FORMS.items() for word in words.split()},
         **{stem: value for value, stem in _STEMS.items()},
@@ -71,11 +88,13 @@ POLISH = LanguageData(
         re.IGNORECASE,
     ),
     times=re.compile(
-        r"(?<!\w)(?:nazajutrz|Boż\w+[ ]Narodzeni\w+|świąt|święta\w*|Wielkanoc\w*|roczn\w+|kwartał\w*|wakacj\w+"
+        r"(?<!\w)(?:wieczor\w+|wieczór|popołudni\w+|(?:nad|z)[ ]ranem|nocą|w[ ]nocy|po[ ](?:obiedzie|lunchu|śniadaniu|kolacji)"
+        r"|przed[ ](?:obiadem|lunchem|świętami|wieczorem)|w[ ]porze[ ](?:obiadu|lunchu)|latem|(?:tego|do|od|przyszłego|zeszłego)[ ]lata"
+        r"|(?:w|na|tej|do|przed)[ ](?:zim|wiosn|jesieni)\w*|zimą|wiosną|jesienią|za[ ](?:dzień|chwilę[ ]lub[ ]dwie)|nazajutrz|Boż\w+[ ]Narodzeni\w+|świąt|święta\w*|Wielkanoc\w*|roczn\w+|kwartał\w*|wakacj\w+"
         r"|(?:od|między)[ ](?:" + "|".join(_ORDINALS[:12]) + r")(?:ej|iej|ą|ią)[ ](?:do|a)"
         r"|rok|tydzień|miesiąc|godzinę|dobę|kwadrans\w*|(?:w|samo)[ ]południe|(?:o|do)[ ]północy"
         r"|(?:przed|po)[ ]połud(?:niem|niu)|w[ ]ciągu[ ]dnia"
-        r"|(?:w[ ]ciągu|w[ ]przeciągu|przed[ ]upływem|do|od|po)[ ](?:godzin(?:y|ie)|dob(?:y|ie)|tygodni(?:a|u)"
+        r"|(?:w[ ]ciągu|w[ ]przeciągu|około|przez|przed[ ]upływem|do|od|po)[ ](?:godzin(?:y|ie)|dob(?:y|ie)|tygodni(?:a|u)"
         r"|miesiąc(?:a|u)|roku)"
         r"|(?:o|około|przed|po|do|od)[ ](?:" + "|".join(_ORDINALS[:12]) + r")(?:ej|iej|ą|ią)"
         r"(?=[ ]*(?:[.,;:!?)\n]|$|rano|wieczorem|trzydzieści|po[ ]połud|w[ ]nocy)))(?!\w)",
@@ -87,11 +106,25 @@ POLISH = LanguageData(
         "days": "dni|dnia|dzień|dób|doby|dobę", "weeks": "tygodni(?:e|a|u)?|tydzień", "months": "miesi(?:ęcy|ące|ąca|ąc)|mies\\.?",
         "years": "lat(?:a|ach)?|rok(?:u)?", "percent": "procent(?:a)?|%",
     },
+    other_units="sekund(?:a|y|ę|zie)?|noc(?:y|e)?|dekad(?:a|y|ę)?|kwartał(?:y|ów|u)?",
+    many=re.compile(r"(?<!\w)(?:setk(?:a|i|ę|ą)|setek|tysiącami|milion\w*|miliard\w*|tuzin\w*)(?!\w)", re.IGNORECASE),
+    shares=re.compile(
+        r"(?<!\w)(?:podw[oa]\w+|potr[oa]\w+|podwójn\w+|potrójn\w+|połow\w+|połówk\w+|ćwierć\w*|ćwiartk\w+|pół(?![ ]roku)"
+        r"|(?:dwu|trzy|cztero|dziesięcio|kilku)krotn\w+|(?:dwa|trzy|cztery|pięć|dziesięć|kilka)[ ]razy"
+        r"|(?:jedn|dw|trzeci|czwart|piąt)\w*[ ](?:trzeci|czwart|piąt|częś)\w*)(?!\w)",
+        re.IGNORECASE,
+    ),
+    charges=re.compile(
+        r"(?<!\w)(?:cen\w+|koszt\w*|opłat\w+|płac\w+|zapłac\w+|gwaranc\w+|rachun\w+|faktur\w+|kwot\w+|stawk\w+|zwrot\w*"
+        r"|wysyłk\w+|przesyłk\w+|rabat\w*|zniżk\w+)(?!\w)",
+        re.IGNORECASE,
+    ),
+    articles=frozenset(_FORMS[1].split()),
     fillers=r"(?:pełn(?:ych|e)|kolejn(?:ych|e)|najbliższ(?:ych|e)|dalsz(?:ych|e)|następn(?:ych|e))[ ]",
     compounds={"months": "miesięczn\\w+", "days": "dniow\\w+", "weeks": "tygodniow\\w+", "years": "letni\\w*|roczn\\w+",
                "hours": "godzinn\\w+"},
     halves={(6, "months"): "pół[ ]roku|półroczn\\w+"},
-    money=r"stów\w+|dyszk\w+|euro|eurocent\w*|dolar\w*|cent(?:a|y|ów)?|złot(?:y|e|ego|ych|ówek|ówki|ówkę)|zł|grosz(?:a|e|y)?|funt\w*"
+    money=r"stów\w+|dyszk\w+|dych\w+|tysiak\w*|euro|eurocent\w*|dolar\w*|cent(?:a|y|ów)?|złot(?:y|e|ego|ych|ówek|ówki|ówkę)|zł|grosz(?:a|e|y)?|funt\w*"
           r"|frank(?:i|ów|a)?|koron(?:a|y)?",
     greeting=r"dzień[ ]dobry|dobry[ ]wieczór|witam|witaj|cześć|hej|szanown[ayie]\w*|drog[ia]|"
              r"(?=pan(?:ie|i)[ ])",
@@ -103,9 +136,10 @@ POLISH = LanguageData(
     titles="pan|pani|panie|pana|panu|panem|panią|serwisant\\w*|technik|pracownik|kolega|koleżanka|inżynier|kierownik",
     inflections=(
         ("a", ("o", "u", "i", "y", "e")), ("ia", ("io", "iu", "i")), ("ek", ("ku", "ka")), ("el", ("le", "la")),
-        ("l", ("le",)), ("t", ("cie",)), ("", ("u", "ie", "e", "zie", "ze", "owi", "ego", "emu")), ("ska", ("skiej",)),
+        ("l", ("le",)), ("t", ("cie",)), ("", ("u", "ie", "e", "zie", "ze", "owi", "ego", "emu", "a", "em", "iem")), ("ska", ("skiej",)),
     ),
     digit_talk=r"cyfr(?:a|ę|y|ą)|zero|i|lub|czy|a",
     letter_talk=re.compile(r"\bliter(?:a|ę|y|ą)\b|(?<![\w-])(?:O|B|S|Q|D|G|l)(?![\w-])"),
     at_dot="at|małpa|kropka|dot",
+    spelled="https?|hxxps?|www|małpa|kropka|ukośnik|slash",
 )  # fmt: skip

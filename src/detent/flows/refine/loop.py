@@ -44,8 +44,11 @@ async def refine_loop(
     budget: Budget | TokenBudgetManager | int | None = None,
     observers: Sequence[Any] = (),
     preparer: Any = None,
+    machine: OrchestrationStateMachine | None = None,
 ) -> OrchestratorResult:
     """Refine a request in this process alone; the result has no run id and no files.
+
+    A `machine` at its start is moved from state to state, for a caller that wants its history.
 
     Raises:
         ConfigurationError: a part or a setting is wrong.
@@ -54,7 +57,9 @@ async def refine_loop(
         planner, validator, implementer, judge, preparer, rubric, max_iterations, pass_threshold,
         category_pass, budget,
     )  # fmt: skip
-    return await _Loop(parts, settings, limit_of(budget), observers).run(to_plain(request))
+    machine = machine or OrchestrationStateMachine()
+    machine.max_iterations = settings.max_iterations
+    return await _Loop(parts, settings, limit_of(budget), observers, machine).run(to_plain(request))
 
 
 class _Failed(Exception):
@@ -70,13 +75,18 @@ class _Loop:
     """One refinement."""
 
     def __init__(
-        self, parts: Parts, settings: RefineSettings, budget: Budget | None, observers: Sequence[Any]
+        self,
+        parts: Parts,
+        settings: RefineSettings,
+        budget: Budget | None,
+        observers: Sequence[Any],
+        machine: OrchestrationStateMachine,
     ) -> None:
         self.parts = parts
         self.settings = settings
         self.budget = budget
         self.observers = observers
-        self.machine = OrchestrationStateMachine(max_iterations=settings.max_iterations)
+        self.machine = machine
         self.attempts: list[Attempt] = []
         """The last one is under way."""
         self.feedback: list[Feedback] = []

@@ -218,10 +218,11 @@ def _with_costs(attempts: Sequence[Attempt], entries: Sequence[Entry]) -> list[A
 
 
 def _about(hold: Held) -> str:
-    """Which effect a run waits for, by its short arguments: a path, say."""
-    args = hold.about.get("args") if isinstance(hold.about, Mapping) else None
-    shown = [f"{name}={value}" for name, value in (args or {}).items() if len(str(value)) <= 200]
-    return f"({', '.join(shown)})" if shown else ""
+    """Which effect a run waits for, by its short arguments, a path, say; and why it failed."""
+    about = hold.about if isinstance(hold.about, Mapping) else {}
+    args = about.get("args") or {}
+    shown = [f"{name}={value}" for name, value in args.items() if len(str(value)) <= 200]
+    return " ".join(filter(None, (f"({', '.join(shown)})" if shown else "", str(about.get("error") or ""))))
 
 
 def _files(entries: Sequence[Entry]) -> tuple[str, ...]:

@@ -120,6 +120,15 @@ class TokenBudgetManager:
             self._warned = True
             logger.warning("budget.passed", limit="tokens", spent=self.total_used, of=self.token_budget)
 
+    def take_report(self, report: Mapping[str, Any]) -> None:
+        """Count what the report of a run says was used, in place of what was counted before."""
+        self.reset()
+        self.iterations = report["iterations"]
+        for row in report["stage_usage"]:
+            self._usage[row["stage"]] = Usage(
+                row["calls"], row["input_tokens"], row["output_tokens"], row["cost_usd"]
+            )
+
     def increment_iteration(self) -> None:
         """Count an iteration."""
         self.iterations += 1

@@ -14,11 +14,9 @@ from jsonschema import Draft202012Validator
 
 from detent.apps.choreography.domain.brief import (
     MOST_BYTES,
-    evaluation_schema,
     implementation_schema,
     implementer_brief,
     judge_brief,
-    parse_evaluation,
     parse_implementation,
     parse_plan,
     plan_schema,
@@ -168,7 +166,7 @@ def test_briefs_of_twelve_sections_fit_and_count_in_bars_alone() -> None:
         assert size_of(brief) <= MOST_BYTES, name
         assert "…[cut]" not in text, "nothing is left out of a song of twelve sections"
         assert not FORBIDDEN.search(text), FORBIDDEN.search(text)
-    for schema in (plan_schema(STAGE), implementation_schema(STAGE), evaluation_schema(STAGE)):
+    for schema in (plan_schema(STAGE), implementation_schema(STAGE)):
         Draft202012Validator.check_schema(schema)
         assert not FORBIDDEN.search(json.dumps(schema))
     energies = str(briefs["planner"]["energy per bar"]).split()
@@ -275,42 +273,3 @@ def test_what_is_no_plan_at_all_is_refused(value: Any) -> None:
     """3.3: never a Python error."""
     with pytest.raises(SchemaViolation):
         parse_plan(value)
-
-
-ROWS: list[dict[str, Any]] = [{"category": category.name, "score": 80.0} for category in CATEGORIES]
-
-
-def evaluation(rows: list[dict[str, Any]] = ROWS, **changes: Any) -> dict[str, Any]:
-    return {"category_scores": rows, **changes}
-
-
-def test_an_agents_evaluation_is_read_and_its_claims_are_only_claims() -> None:
-    """2.4: overall score and pass are computed."""
-    weakness = {"text": "loud", "section": "Intro", "template": "slow_fan"}
-    rows = [ROWS[0], {**ROWS[1], "score": 40, "weaknesses": [weakness]}, *ROWS[2:]]
-    answer = evaluation(rows, overall_score=95, pass_threshold=True)
-    assert Draft202012Validator(evaluation_schema(STAGE)).is_valid(answer)
-    read = parse_evaluation(answer)
-    assert (read.overall_score, read.claimed_score, read.claimed_pass) == (75.0, 95, True)
-    assert not read.passes()
-    assert read.category_scores[1].weaknesses[0].section == "Intro"
-
-
-@pytest.mark.parametrize(
-    ("answer", "place", "words"),
-    [
-        (evaluation(ROWS[1:]), "category_scores", "Musical Alignment"),
-        (evaluation(ROWS * 2), "category_scores[8].category", "twice"),
-        (evaluation(automatic_failures=["target_conflicts"]), "automatic_failures[0]", "'target_conflict'"),
-        (evaluation(overall_score=120), "overall_score", "100"),
-        (evaluation(verdict="pass"), "verdict", "not a key"),
-        (evaluation([*ROWS[:7], {**ROWS[7], "score": float("nan")}]), "category_scores[7].score", "finite"),
-        (evaluation([*ROWS, {**ROWS[7], "category": "Colour"}]), "category_scores[8].category", "'Color'"),
-    ],
-)
-def test_a_wrong_evaluation_is_refused_with_the_place(answer: Any, place: str, words: str) -> None:
-    """2.4: scores outside 0–100, NaN, missing or unknown categories are schema violations."""
-    with pytest.raises(SchemaViolation) as caught:
-        parse_evaluation(answer)
-    assert caught.value.violations[0].path == place
-    assert words in str(caught.value.violations[0])

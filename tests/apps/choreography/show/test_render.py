@@ -64,8 +64,8 @@ def test_an_intensity_widens_a_movement():
 
 def test_the_higher_layer_wins_a_bar_then_the_later_name_and_both_are_warned_of():
     """3.10: one layer per fixture."""
-    low = planned("A", 1, 8, "lantern_hold")
-    high = planned("B", 3, 4, "crosswind")
+    low = planned("B", 1, 8, "lantern_hold")
+    high = planned("A", 3, 4, "crosswind")
     same = planned("C", 7, 8, "figure_loop")
     show = rendered(
         song(8),
@@ -76,8 +76,8 @@ def test_the_higher_layer_wins_a_bar_then_the_later_name_and_both_are_warned_of(
         ),
     )  # fmt: skip
     names = [(span.section.plan_section_name, span.start // 80 + 1) for span in show.heads[0].spans]
-    assert names == [("A", 1), ("B", 3), ("A", 5), ("C", 7)]
-    assert [span.section.plan_section_name for span in show.heads[1].spans] == ["A"]
+    assert names == [("B", 1), ("A", 3), ("B", 5), ("C", 7)]
+    assert [span.section.plan_section_name for span in show.heads[1].spans] == ["B"]
     assert len(show.warnings) == 2
     assert all("MH1" in warning for warning in show.warnings)
 

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from detent.apps.choreography.audio.rhythm import Curve, Rhythm
     from detent.apps.choreography.audio.spectra import Spectra
 
-__all__ = ["ANALYSERS", "ANALYSER_VERSION", "AudioProblem", "Progress", "analyse", "chosen", "fingerprint"]
+__all__ = [
+    "ANALYSERS", "ANALYSER_VERSION", "AudioProblem", "Progress", "analyse", "check_libraries", "check_wishes",
+    "chosen", "fingerprint",
+]  # fmt: skip
 
 ANALYSER_VERSION = "2"
 """Raised with every change that can change a figure: what was measured before is then measured again."""
@@ -46,6 +49,12 @@ def fingerprint(path: str | os.PathLike[str]) -> str:
     return fingerprint(path)
 
 
+def check_libraries() -> None:
+    """Raise `IntegrationMissing` unless the libraries that read songs are installed."""
+    for name in ("numpy", "scipy", "soundfile"):
+        library(name)
+
+
 def chosen(analyser: str = "auto") -> str:
     """The analyser in fact: `auto` is `builtin`, which hears no less and starts at once.
 
@@ -54,8 +63,8 @@ def chosen(analyser: str = "auto") -> str:
         IntegrationMissing: librosa is asked for and not installed.
     """
     if analyser not in ANALYSERS:
-        hint, names = nearest(analyser, ANALYSERS), ", ".join(ANALYSERS)
-        raise AudioProblem("analyser", f"There is no analyser '{analyser}'.{hint} Use {names}.")
+        meant, names = nearest(analyser, ANALYSERS), ", ".join(ANALYSERS)
+        raise AudioProblem("analyser", f"There is no analyser '{analyser}'.{meant} Use {names}.")
     if analyser == "librosa":
         library("librosa", "librosa")
     return "builtin" if analyser == "auto" else analyser
@@ -85,14 +94,13 @@ def analyse(
         AudioProblem: the song cannot be read or is beyond the limits, or a wish cannot be met.
         IntegrationMissing: the libraries are not installed.
     """
-    _check(bpm, beats_per_bar)
-    for name in ("numpy", "scipy.signal", "soundfile"):
-        library(name)
+    check_wishes(bpm, beats_per_bar)
+    check_libraries()
     name = chosen(analyser)
     from detent.apps.choreography.audio import decoding, energy, librosa_rhythm, rhythm, spectra
 
     report = progress or (lambda done, total, what: None)
-    with decoding.SongFile(path) as file:
+    with decoding.SongFile(path) as file:  # refuses what is too large before it is read
         sha256 = fingerprint(path)
         total = file.promised_s
         banks = None
@@ -122,7 +130,8 @@ def analyse(
     return content
 
 
-def _check(bpm: float | None, beats_per_bar: int | None) -> None:
+def check_wishes(bpm: float | None, beats_per_bar: int | None) -> None:
+    """Raise `AudioProblem` if a song cannot have this tempo or meter."""
     if bpm is not None and not BPM_LIMITS[0] <= bpm <= BPM_LIMITS[1]:  # also refuses NaN
         raise AudioProblem("bpm", f"A tempo of {bpm} BPM is not possible; it must be 30 to 300.")
     if beats_per_bar is not None and not BAR_LIMITS[0] <= beats_per_bar <= BAR_LIMITS[1]:

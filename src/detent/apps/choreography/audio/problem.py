@@ -30,7 +30,7 @@ def library(name: str, extra: str = "choreography") -> Any:
     """
     try:
         return importlib.import_module(name)
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # soundfile without its shared library is an OSError
         raise IntegrationMissing(
             f"Analysing songs needs {name.partition('.')[0]}, which cannot be imported ({error}). "
             f"Get it with: pip install 'detent[{extra}]'"

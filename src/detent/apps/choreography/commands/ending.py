@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from detent.apps.choreography.export import result_of_show
 from detent.flows.refine.decisions import REJECTED
 from detent.flows.refine.kind import RefineKind
-from detent.flows.refine.result import OrchestratorResult, result_of
+from detent.flows.refine.result import OrchestratorResult
 
 if TYPE_CHECKING:
     from detent.cli.options import Options
@@ -27,10 +28,13 @@ class ShowKind(RefineKind):
 
         if not run.status.is_end:
             return False
-        for line in lines_of(await result_of(engine, run.id)):
+        for line in lines_of(await result_of_show(engine, run.id)):
             say(line)
         say(f"  {workspace.command('show', run.id)}")
         return True
+
+
+DISPLAY = ShowKind()
 
 
 def lines_of(result: OrchestratorResult) -> list[str]:
@@ -46,6 +50,9 @@ def lines_of(result: OrchestratorResult) -> list[str]:
     facts += [clean(_shown(path)) for path in result.files if path.endswith(SHOWN)]
     facts.append(f"{result.tokens_used:,} tokens")
     lines = ["  " + "   ".join(facts)]
+    plan = () if result.best is None or result.best.validation is None else result.best.validation.issues
+    about_plan = {issue.message for issue in plan}
+    lines += [f"  warning: {clean(line)}" for line in result.warnings if line not in about_plan]
     if result.error:
         lines.append(f"  {clean(result.error)}")
     if result.status != "success":
@@ -60,7 +67,7 @@ def exit_code(result: OrchestratorResult) -> int:
     """2 for an input that was rejected, 1 for anything else that did not succeed."""
     if (result.reason or "").startswith(REJECTED):
         return 2
-    return 0 if result.status == "success" else 1
+    return 0 if result.status == "success" and not result.error else 1
 
 
 def tell_result(result: OrchestratorResult, options: Options) -> None:

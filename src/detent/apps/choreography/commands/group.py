@@ -42,7 +42,7 @@ Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="Where it is wr
 
 
 @group.command("analyze")
-@takes("json")
+@takes("json", "config")
 def analyze(
     options: Options,
     song: SongFile,
@@ -54,7 +54,7 @@ def analyze(
     from detent.apps.choreography.domain.song import Song
     from detent.cli.output import fields, say, say_json, table, write
 
-    audio = _request(song, analyser=analyser, bpm=bpm)["audio"]
+    audio = _request(options, song, analyser=analyser, bpm=bpm)["audio"]
     if out is not None:
         write(json.dumps(audio, indent=2, ensure_ascii=False), out)
     if options.json:
@@ -89,7 +89,7 @@ def analyze(
 
 
 @group.command("validate")
-@takes("json")
+@takes("json", "config")
 def validate(
     options: Options, plan: PlanFile, audio: Audio, fixtures: Fixtures = None, templates: Templates = None
 ) -> int:
@@ -98,7 +98,7 @@ def validate(
     from detent.cli.output import clean, say, say_json
     from detent.insight.formatting import count
 
-    report = check(_request(audio, fixtures, templates), _plan(plan).to_plain())
+    report = check(_request(options, audio, fixtures, templates), _plan(plan).to_plain())
     if options.json:
         say_json(report.to_plain())
     else:
@@ -111,7 +111,7 @@ def validate(
 
 
 @group.command("judge")
-@takes("json")
+@takes("json", "config")
 def judge(
     options: Options,
     plan: PlanFile,
@@ -124,7 +124,7 @@ def judge(
     from detent.apps.choreography.parts import evaluate, rubric_of
     from detent.cli.output import clean, say, say_json, table
 
-    request = _request(audio, fixtures, templates)
+    request = _request(options, audio, fixtures, templates)
     values = _plan(plan).to_plain(), _implementation(implementation).to_plain()
     failures = rubric_of(request).failures_of(request, *values)
     evaluation = replace(evaluate(request, *values), automatic_failures=failures)
@@ -146,7 +146,7 @@ def judge(
 
 
 @group.command("export")
-@takes("quiet")
+@takes("quiet", "config")
 def export(
     options: Options,
     implementation: ImplementationFile,
@@ -166,18 +166,20 @@ def export(
     """Write an implementation as an xLights sequence."""
     from detent.apps.choreography.export import sequence_of
     from detent.apps.choreography.output import Output, write_file
-    from detent.cli.output import say
+    from detent.cli.output import clean, say
     from detent.kernel.errors import ConfigurationError
 
     if out.suffix.lower() != ".xsq":
         raise ConfigurationError(f"--out {out}: a sequence ends in .xsq.")
     Output.of(out.stem, out, force=force).check()
-    request = _request(audio, fixtures, templates, base=xsq)
-    content = sequence_of(
+    request = _request(options, audio, fixtures, templates, base=xsq)
+    content, warnings = sequence_of(
         request, _plan(plan or implementation.with_name("plan.json")), _implementation(implementation)
     )
     write_file(out, content)
     if not options.quiet:
+        for line in warnings:
+            say(clean(f"warning: {line}"))
         say(f"{out}: {len(content):,} bytes")
 
 
@@ -278,17 +280,17 @@ def check_templates(
 
 
 def _request(
+    options: Options,
     audio: Path,
     fixtures: Path | None = None,
     templates: list[Path] | None = None,
-    *,
-    base: Path | None = None,
     **wishes: Any,
 ) -> dict[str, Any]:
-    """A prepared request for a song, or for its analysis."""
+    """A prepared request for a song, or for its analysis, by the settings of the project."""
     from detent.apps.choreography.job import request_for
 
-    return request_for(audio, fixtures=fixtures, templates=templates, base=base, **wishes)
+    settings = options.workspace(looks=True).settings
+    return request_for(settings, audio, fixtures=fixtures, templates=templates, **wishes)
 
 
 def _plan(path: Path) -> AgentPlan:

@@ -12,10 +12,14 @@ from detent.cli.options import NewId, Options, takes
 
 if TYPE_CHECKING:
     from detent.apps.choreography.job import Job
+    from detent.authoring.problem import Problem
     from detent.cli.workspace import Workspace
     from detent.engine.engine import Engine
     from detent.engine.ports import Tape
     from detent.kernel.run import Run
+
+STEPS = ("plan", "validate", "implement", "judge")
+"""Steps that an agent may perform."""
 
 SongFile = Annotated[Path | None, typer.Argument(metavar="[SONG]", help="A song: wav, flac, ogg or mp3.")]
 Analyser = Annotated[
@@ -88,29 +92,42 @@ async def run(
     Files go to a folder of the show's name; --out FILE.xsq puts the sequence there and the rest beside it.
     Exit code 1: no show passed; the best attempt is written all the same.
     """
-    from detent.apps.choreography.job import Job
+    from detent.apps.choreography.job import Job, files_given
     from detent.cli.record import exit_code, tape
     from detent.cli.values import read_step_settings
-    from detent.kernel.errors import ConfigurationError
+    from detent.kernel.errors import ConfigurationError, nearest
+    from detent.runtime.settings import SettingsError
 
     if (song is None) == (audio is None):
         raise ConfigurationError("Name one song: detent run choreography SONG, or --audio FILE.")
-    workspace = options.workspace()
+    workspace: Workspace | None = None
+    known: list[Problem] = []
+    try:
+        workspace = options.workspace()
+        settings = workspace.settings
+    except SettingsError as error:
+        if error.settings is None:
+            raise
+        settings, known = error.settings, error.problems
     changes: dict[tuple[str, ...], Any] = {
         ("project_name",): project,
-        ("fixture_config_path",): None if fixtures is None else str(fixtures.resolve()),
-        ("template_dirs",): None if not templates else [str(folder.resolve()) for folder in templates],
+        **files_given(fixtures, templates),
         ("frame_ms",): frame_ms,
         ("agent", "max_iterations"): max_iterations,
         ("agent", "success_threshold"): threshold,
         ("agent", "token_budget"): token_budget,
     }
-    workspace.settings = workspace.settings.over(
-        read_step_settings(mode, autonomy, example="plan", scope=f"{APP.name}/")
-    )
+    performers = read_step_settings(mode, autonomy, example="plan", scope=f"{APP.name}/")
+    for _, step, _ in performers:
+        if (name := step.removeprefix(f"{APP.name}/")) not in STEPS:
+            raise ConfigurationError(
+                f"A show has no step '{name}'.{nearest(name, STEPS)} It has: {', '.join(STEPS)}."
+            )
+    settings = settings.over(performers)
     job = Job.of(
-        workspace.settings,
+        settings,
         Path(song or audio or ""),
+        known=known,
         changes={keys: value for keys, value in changes.items() if value is not None},
         base=xsq,
         layout=layout,
@@ -121,7 +138,21 @@ async def run(
         force=force,
         picture=not no_picture,
     )
+    assert workspace is not None  # its problems were raised with the job's
+    workspace.settings = settings
     if not job.config.agent.use_state_machine:
+        wanted = {
+            "--record": options.record,
+            "--replay": options.replay,
+            "--detach": options.detach,
+            "--id": id_,
+        }
+        for option, value in {**wanted, "--mode": mode, "--autonomy": autonomy}.items():
+            if value:
+                raise ConfigurationError(
+                    f"{option} needs a run, and there is none while choreography.agent.use_state_machine is "
+                    f"false."
+                )
         return await _loop(options, job)
     silent = options.json or options.quiet
     with tape(options, workspace.settings, APP.flows, json=silent) as recording:
@@ -133,11 +164,11 @@ async def _drive(
 ) -> int:
     """Start the run of a job, drive it to its end and show what came of it."""
     from detent.apps.choreography.commands.ending import ShowKind, exit_code
+    from detent.apps.choreography.export import result_of_show
     from detent.apps.choreography.flow import show_flow
     from detent.cli import unused_agents
     from detent.cli.drive import drive
     from detent.cli.output import paint, say
-    from detent.flows.refine.result import result_of
     from detent.runtime.wiring import engine_for, store_for
 
     store = store_for(job.settings)
@@ -164,14 +195,14 @@ async def _drive(
                 workspace, engine, begin, options, flow=flow.name, kind=ShowKind(), plain=_plain
             )
             run = await engine.get(started[0])
-            return exit_code(await result_of(engine, run.id)) if run.status.is_end else code
+            return exit_code(await result_of_show(engine, run.id)) if run.status.is_end else code
 
 
 async def _plain(engine: Engine, run: Run) -> Any:
     """A show as `--json` prints it."""
-    from detent.flows.refine.result import result_of
+    from detent.apps.choreography.export import result_of_show
 
-    return (await result_of(engine, run.id)).to_plain()
+    return (await result_of_show(engine, run.id)).to_plain()
 
 
 async def _loop(options: Options, job: Job) -> int:

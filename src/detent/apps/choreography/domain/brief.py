@@ -7,17 +7,14 @@ The schemas close every vocabulary, and say in words what would be an error.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-
-from pydantic import Field
 
 from detent.apps.choreography.domain.arrangement import in_order
 from detent.apps.choreography.domain.plan import AgentImplementation, AgentPlan, Part, SectionPlan
 from detent.apps.choreography.domain.rubric import (
     ALIGNMENT,
     AUTOMATIC,
-    CATEGORIES,
     COLOR,
     COMPLEXITY,
     COVERAGE,
@@ -31,10 +28,8 @@ from detent.apps.choreography.domain.stage import CHANNEL_NAMES, Stage
 from detent.apps.choreography.domain.targets import target_sets
 from detent.apps.choreography.domain.template import Template
 from detent.apps.choreography.domain.validation import ERRORS
-from detent.apps.choreography.domain.violations import SchemaViolation, Violation, parsed
+from detent.apps.choreography.domain.violations import parsed
 from detent.apps.choreography.domain.vocabulary import COLOURS, GOBOS, INTENSITIES, SHUTTERS, SPEEDS
-from detent.authoring.names import Nearest
-from detent.flows.refine.evaluation import CategoryScore, Evaluation, Weakness
 
 MOST_BYTES = 12 * 1024
 CUT = "…[cut]"
@@ -270,19 +265,6 @@ def implementation_schema(stage: Stage) -> dict[str, Any]:
     return schema
 
 
-def evaluation_schema(stage: Stage) -> dict[str, Any]:
-    """The JSON Schema of an evaluation: every category once."""
-    schema = _schema_of(EvaluationAnswer)
-    count = len(CATEGORIES)
-    schema["properties"]["category_scores"] |= {"minItems": count, "maxItems": count}
-    schema["properties"]["automatic_failures"]["items"] = {"enum": list(AUTOMATIC)}
-    names = [category.name for category in CATEGORIES]
-    schema["$defs"]["CategoryAnswer"]["properties"]["category"]["enum"] = names
-    templates = schema["$defs"]["WeaknessAnswer"]["properties"]["template"]
-    templates["anyOf"] = [{"enum": list(stage.library)}, {"type": "null"}]
-    return schema
-
-
 def _schema_of(model: type[Part]) -> dict[str, Any]:
     """The schema of a model without titles, and without docstrings, which are for those who write code."""
     schema = model.model_json_schema()
@@ -316,37 +298,6 @@ def _close(params: dict[str, Any], stage: Stage) -> None:
 # -- parsing --------------------------------------------------------------------------------------------
 
 
-class WeaknessAnswer(Part):
-    """A weakness that an agent names."""
-
-    text: str
-    section: str | None = None
-    template: str | None = None
-
-
-class CategoryAnswer(Part):
-    """An agent's score of one category."""
-
-    category: str
-    score: float = Field(ge=0, le=100, allow_inf_nan=False)
-    reasoning: str = ""
-    strengths: tuple[str, ...] = ()
-    weaknesses: tuple[WeaknessAnswer, ...] = ()
-
-
-class EvaluationAnswer(Part):
-    """An agent's evaluation. What it says about score and verdict is kept as a claim."""
-
-    category_scores: tuple[CategoryAnswer, ...]
-    story_overview: str = ""
-    summary: str = ""
-    actionable_feedback: tuple[str, ...] = ()
-    automatic_failures: tuple[str, ...] = ()
-    channel_scoring: dict[str, Any] | None = None
-    overall_score: float | None = Field(None, ge=0, le=100, allow_inf_nan=False)
-    pass_threshold: bool | None = None
-
-
 def parse_plan(value: Any) -> AgentPlan:
     """Read a plan.
 
@@ -363,53 +314,3 @@ def parse_implementation(value: Any) -> AgentImplementation:
         SchemaViolation: everything that is wrong with it, with its place.
     """
     return parsed(AgentImplementation, value, "implementation")
-
-
-def parse_evaluation(value: Any) -> Evaluation:
-    """Read an evaluation: every category of the rubric once, known automatic failures only.
-
-    Raises:
-        SchemaViolation: everything that is wrong with it, with its place.
-    """
-    answer = parsed(EvaluationAnswer, value, "evaluation")
-    wrong = list(_misnamed(answer))
-    if wrong:
-        raise SchemaViolation("evaluation", wrong)
-    return Evaluation(
-        category_scores=tuple(
-            CategoryScore(
-                row.category,
-                row.score,
-                row.reasoning,
-                row.strengths,
-                tuple(Weakness(item.text, item.section, item.template) for item in row.weaknesses),
-            )
-            for row in answer.category_scores
-        ),
-        automatic_failures=answer.automatic_failures,
-        summary=answer.summary,
-        story_overview=answer.story_overview,
-        actionable_feedback=answer.actionable_feedback,
-        channel_scoring=answer.channel_scoring,
-        claimed_score=answer.overall_score,
-        claimed_pass=answer.pass_threshold,
-    )
-
-
-def _misnamed(answer: EvaluationAnswer) -> Iterable[Violation]:
-    nearest = Nearest()
-    known: Sequence[str] = [category.name for category in CATEGORIES]
-    names = [row.category for row in answer.category_scores]
-    for index, name in enumerate(names):
-        path = f"category_scores[{index}].category"
-        if name not in known:
-            yield Violation(path, f"{name!r} is no category of the rubric.", nearest.of(name, known))
-        elif name in names[:index]:
-            yield Violation(path, f"{name!r} is scored twice.")
-    for name in known:
-        if name not in names:
-            yield Violation("category_scores", f"there is no score for {name!r}.")
-    for index, code in enumerate(answer.automatic_failures):
-        if code not in AUTOMATIC:
-            path = f"automatic_failures[{index}]"
-            yield Violation(path, f"{code!r} is no automatic failure.", nearest.of(code, AUTOMATIC))

@@ -1,8 +1,8 @@
 """How the values of one DMX channel during one effect are written for xLights, and evaluated again.
 
 xLights evaluates frame j of N at x = j / (N - 1). A custom curve has points on a grid of 200 steps of x with
-straight lines between them, so up to 101 frames can be met exactly, jumps included. In longer effects the frame
-behind a jump may fall between two points, and a steep corner at 0 or 255 may be off by a few values.
+straight lines between them, so up to 101 frames can be met exactly, jumps included. In longer effects the
+frame behind a jump may fall between two points, and a steep corner at 0 or 255 may be off by a few values.
 """
 
 from __future__ import annotations

@@ -76,6 +76,7 @@ def demo(
 async def attention(options: Options) -> None:
     """List mails a person must see, and the next command for each."""
     from detent.cli.output import brief, say
+    from detent.insight.formatting import count
 
     workspace = mailbox_workspace(options, looks=True)
     matters = await _matters(workspace)
@@ -90,9 +91,25 @@ async def attention(options: Options) -> None:
         },
         empty="No mail needs attention.",
     )
+    if not options.json and (drafts := await _drafts(workspace)):
+        say(f"{count(drafts, 'draft')} to review: {workspace.command('review')}")
     run = next((matter.run_id for matter in matters if matter.run_id), None)
     if run is not None and not options.json:
         say(f"What happened to one of them: {workspace.command('why', run)}")
+
+
+async def _drafts(workspace: Workspace) -> int:
+    """How many drafts wait for a person, planted ones among them."""
+    import time
+
+    from detent.dispatch.draft_queue import queue
+    from detent.kernel.errors import StoreMissing
+
+    try:
+        async with workspace.store() as store:
+            return len(await queue(store, time.time()))
+    except StoreMissing:
+        return 0
 
 
 @group.command("unchecked")

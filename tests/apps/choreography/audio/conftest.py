@@ -1,7 +1,9 @@
-"""Generated songs, written and measured once for all tests."""
+"""Generated songs, each written and measured once, when a test first asks for it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +12,30 @@ import pytest
 from detent.apps.choreography.audio.analysis import analyse
 from detent.apps.choreography.audio.synthetic import SUITE, Truth, write_song
 
+Heard = tuple[Truth, dict[str, Any]]
+
 
 @pytest.fixture(scope="session")
-def suite(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Truth, dict[str, Any]]]:
-    """Each shipped song: its file, what is known of it, what `builtin` heard."""
+def song_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Truth]]:
+    """The file of a shipped song by its name, and what is known of it."""
     folder = tmp_path_factory.mktemp("songs")
-    songs = {}
-    for spec in SUITE:
-        path = folder / f"{spec.name}.wav"
-        truth = write_song(spec, path)
-        songs[spec.name] = path, truth, analyse(path, analyser="builtin")
-    return songs
+    specs = {spec.name: spec for spec in SUITE}
+
+    @cache
+    def written(name: str) -> tuple[Path, Truth]:
+        path = folder / f"{name}.wav"
+        return path, write_song(specs[name], path)
+
+    return written
+
+
+@pytest.fixture(scope="session")
+def hear(song_file: Callable[[str], tuple[Path, Truth]]) -> Callable[..., Heard]:
+    """What is known of a shipped song, and what an analyser hears in it."""
+
+    @cache
+    def heard(name: str, analyser: str = "builtin") -> Heard:
+        path, truth = song_file(name)
+        return truth, analyse(path, analyser=analyser)
+
+    return heard

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import resource
 import subprocess
 import sys
 
@@ -16,7 +15,7 @@ from detent.apps.choreography.audio.analysis import AudioProblem, analyse, finge
 from detent.apps.choreography.audio.synthetic import SUITE, SongSpec, write_song
 from detent.apps.choreography.domain.song import Song
 
-SHORT = SongSpec("short", 120, form=(("verse", 8), ("chorus", 8)), rate=44_100)
+SHORT = SongSpec("short", 120, form=(("verse", 4), ("chorus", 4)), rate=44_100)
 
 
 @pytest.mark.parametrize("ending", ["flac", "ogg", "mp3"])
@@ -38,12 +37,12 @@ def test_the_content_decides_not_the_name(tmp_path):
     assert analyse(tmp_path / "song.raw", analyser="builtin")["tempo_bpm"] == pytest.approx(120, rel=0.02)
 
 
-@pytest.mark.parametrize(("rate", "channels"), [(48_000, 1), (48_000, 2), (22_050, 1), (8_000, 2)])
+@pytest.mark.parametrize(("rate", "channels"), [(48_000, 1), (22_050, 1), (8_000, 2)])
 def test_rates_and_channels_do_not_matter(rate, channels, tmp_path):
     write_song(dataclasses.replace(SHORT, rate=rate, channels=channels), tmp_path / "song.wav")
     heard = analyse(tmp_path / "song.wav", analyser="builtin")
     assert heard["tempo_bpm"] == pytest.approx(120, rel=0.02)
-    assert heard["duration_s"] == pytest.approx(32, abs=0.01)
+    assert heard["duration_s"] == pytest.approx(16, abs=0.01)
 
 
 @pytest.mark.parametrize("rate", [8_000, 44_100, 48_000, 96_000])
@@ -129,7 +128,7 @@ def test_impossible_wishes_are_refused(tmp_path):
     assert refused(tmp_path / "song.wav", beats_per_bar=1).code == "beats_per_bar"
     problem = refused(tmp_path / "song.wav", analyser="libroza")
     assert problem.code == "analyser"
-    assert "Nearest: 'librosa'" in str(problem)
+    assert "Did you mean 'librosa'?" in str(problem)
 
 
 def test_tempo_and_meter_can_be_settled_by_hand(tmp_path):
@@ -152,7 +151,8 @@ def test_progress_reaches_the_end(tmp_path):
     assert [done for done, _, _ in reports] == sorted(done for done, _, _ in reports)
 
 
-def test_memory_hardly_grows_with_the_song(tmp_path):
+@pytest.mark.parametrize("minutes", [(1, 4), pytest.param((2, 10), marks=pytest.mark.exhaustive)])
+def test_memory_hardly_grows_with_the_song(minutes, tmp_path):
     """R-44: an hour stays under 1 GB."""
     spec = dataclasses.replace(SUITE[0], rate=8_000, channels=1, form=(("verse", 16),))
     write_song(spec, tmp_path / "part.wav")
@@ -174,6 +174,7 @@ def test_memory_hardly_grows_with_the_song(tmp_path):
         )
         return int(done.stdout) / (1024**2 if sys.platform == "darwin" else 1024)
 
-    short, long = peak(2), peak(10)
-    assert short + (long - short) / 8 * 58 < 1024
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0
+    few, many = minutes
+    growth = (peak(many) - (base := peak(few))) / (many - few)
+    assert base + growth * (60 - few) < 1024
+    assert growth < 5, "the samples of a minute alone are 5 MB"

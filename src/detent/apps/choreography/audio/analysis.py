@@ -100,8 +100,8 @@ def analyse(
     from detent.apps.choreography.audio import decoding, energy, librosa_rhythm, rhythm, spectra
 
     report = progress or (lambda done, total, what: None)
-    sha256 = fingerprint(path)
-    with decoding.SongFile(path) as file:
+    with decoding.SongFile(path) as file:  # refuses what is too large before it is read
+        sha256 = fingerprint(path)
         total = file.promised_s
         banks = None
         if name == "librosa":

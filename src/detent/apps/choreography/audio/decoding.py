@@ -30,9 +30,9 @@ CONTAINERS = {
     "W64": "wav",
     "FLAC": "flac",
     "OGG": "ogg",
-    "MPEG": "mp3",
+    "MP3": "mp3",
 }
-"""What libsndfile calls a container, and what people do. Others that it could read are not offered."""
+"""What soundfile calls a container, and what people do. Others that it could read are not offered."""
 BLOCK_SECONDS = 10
 SHORTFALL = 0.02
 """Share of the promised samples that may be missing without a warning."""
@@ -85,7 +85,8 @@ class SongFile:
         if size > MAX_BYTES:
             raise AudioProblem("too_large", f"{self.path}: {size / 1024**3:.1f} GB; at most 2 GB are read.")
         try:
-            sound = soundfile.SoundFile(self._file)
+            # Without its name, whose ending would be believed.
+            sound = soundfile.SoundFile(self._file.fileno(), closefd=False)
         except self._errors as error:
             raise AudioProblem(
                 "format", f"{self.path}: not a song that can be read. It must be wav, flac, ogg or mp3."

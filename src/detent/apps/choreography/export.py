@@ -33,7 +33,7 @@ from detent.flows.refine.evaluation import Evaluation
 from detent.flows.refine.result import OrchestratorResult, result_in_journal, result_of
 from detent.flows.refine.run_data import PREPARED
 from detent.flows.refine.state_machine import OrchestrationState, OrchestrationStateMachine
-from detent.kernel.entries import EffectDone, Entry, body_from_plain
+from detent.kernel.entries import EffectDone, Entry, Proposed, body_from_plain
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import decode
 
@@ -273,7 +273,9 @@ async def show_of(store: Store, run_id: str) -> Show:
     if proposal is not None and END in proposal.outcome:
         end = proposal.outcome[END]
         last = entries[-1]
-        entry = Entry(last.seq + 1, last.at, last.epoch, body_from_plain(end["kind"], end["body"]))
+        # The time at which the end was decided: a worker that takes the run over adds later entries.
+        at = next(entry.at for entry in reversed(entries) if isinstance(entry.body, Proposed))
+        entry = Entry(last.seq + 1, at, last.epoch, body_from_plain(end["kind"], end["body"]))
         entries.append(entry)
         run.apply(entry)
     result = result_in_journal(run, entries)

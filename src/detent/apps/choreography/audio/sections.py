@@ -24,7 +24,7 @@ RESTLESS = 4.0
 """Standard deviations of a bar's energy above which a jump is none of chance."""
 CHANCE = 1.65
 """Median of the second differences of noise, in its standard deviations."""
-ALIKE = 0.85
+ALIKE = 0.55
 """Mean similarity from which two sections belong to one group."""
 BUILD, DROP = 15.0, 25.0
 

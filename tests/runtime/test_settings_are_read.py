@@ -30,6 +30,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("workflow", "validation", "notify"), ("flows/workflow", "runtime")),
     **dict.fromkeys((*PARTS, "warranty"), ("apps/warranty", "adapters/mail", "adapters/crm")),
     "mail": ("apps/warranty", "flows/playbook", "adapters/mail"),
+    "choreography": ("apps/choreography",),
     "eval": ("apps/warranty", "cli", "evals", "runtime"),
 }
 """Where the readers of a heading are, from the folder of the package."""

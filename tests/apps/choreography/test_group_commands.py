@@ -46,6 +46,28 @@ class TestSongs:
 
 
 class TestPlansAndShows:
+    def test_a_changed_plan_is_expanded_anew_and_an_old_implementation_refused(self, show, detent):
+        """3.7: templates changed by hand reach the heads, or the mismatch is named."""
+        audio = ("--audio", str(show / "audio.json"))
+        plan, made = show / "plan.json", show / "implementation.json"
+        changed = json.loads(plan.read_text())
+        before = changed["sections"][0]["templates"][0]
+        changed["sections"][0]["templates"] = ["slow_fan" if before != "slow_fan" else "clockface"]
+        (show / "changed.json").write_text(json.dumps(changed))
+        old = detent(*group("judge", str(show / "changed.json"), str(made), *audio))
+        assert (old.code, f"no template '{before}'" in old.err) == (2, True)
+        out = ("--out", str(show / "anew.json"))
+        assert detent(*group("implement", str(show / "changed.json"), *audio, *out)).code == 0
+        anew = json.loads((show / "anew.json").read_text())
+        assert anew["sections"][0]["template_id"] == changed["sections"][0]["templates"][0]
+        assert detent(*group("judge", str(show / "changed.json"), str(show / "anew.json"), *audio)).code in (
+            0,
+            4,
+        )
+        again = ("--out", str(show / "same.json"))
+        assert detent(*group("implement", str(plan), *audio, *again)).code == 0
+        assert json.loads((show / "same.json").read_text()) == json.loads(made.read_text())
+
     def test_validate_lists_every_issue_and_fails_on_errors(self, show, detent):
         """R-55, R-45"""
         audio = ("--audio", str(show / "audio.json"))

@@ -191,8 +191,9 @@ def files(result: OrchestratorResult) -> Iterator[tuple[str, Path]]:
     output = Output.from_plain(result.request["output"])
     project = result.request["project"]
     checkpoint = CheckpointManager(output.folder, project).path
-    rejected = (result.reason or "").startswith(REJECTED)
-    if not rejected and result.final_state != OrchestrationState.INITIALIZED.value:
+    if (result.reason or "").startswith(REJECTED):
+        return  # nothing was made, and an earlier show in the folder stays as it is
+    if result.final_state != OrchestrationState.INITIALIZED.value:
         yield "audio", output.folder / "audio.json"
         yield "audio", checkpoint(CheckpointType.AUDIO)
     yield "base", checkpoint(CheckpointType.SEQUENCE)

@@ -54,7 +54,7 @@ class Job:
         try:
             config = job_config(settings, unknown=not known)
         except ConfigurationError as error:
-            problems += problems_of(error)
+            problems += getattr(error, "problems", None) or ([] if known else problems_of(error))
             config = files_named(settings)
         folder = project_folder(settings)
         project = config.project_name or song.stem

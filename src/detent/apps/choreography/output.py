@@ -56,6 +56,10 @@ class Output(NamedTuple):
             raise ConfigurationError(f"{self.folder} is a file; the show needs a folder of this name.")
         if self.sequence.is_dir():
             raise ConfigurationError(f"{self.sequence} is a folder; name a file with --out.")
+        for folder in {self.folder, self.sequence.parent}:
+            standing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+            if not os.access(standing, os.W_OK | os.X_OK):
+                raise ConfigurationError(f"Nothing can be written in {standing}. Write elsewhere with --out.")
         if self.force or not self.sequence.exists():
             return
         try:
@@ -64,8 +68,8 @@ class Output(NamedTuple):
             raise ConfigurationError(f"{self.sequence} cannot be read: {error.strerror}.") from error
         if sha256(content).hexdigest() != own and not is_ours(content):
             raise ConfigurationError(
-                f"{self.sequence} was not made by Detent. Write elsewhere with --out, or overwrite it "
-                f"with --force."
+                f"{self.sequence} was not made by Detent, or was added to since. Write elsewhere with --out, "
+                f"add the show to it with --xsq, or overwrite it with --force."
             )
 
     def to_plain(self) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def new_request(
         "rig": rig.to_plain(),
         "templates": [template.to_plain() for name, template in library.items() if name not in shipped],
         "poses": {name: [pose.pan, pose.tilt] for name, pose in config.pose_config.all.items()},
-        "features": config.planner_features.model_dump(),
+        "features": _features(config, rig),
         "channel_defaults": config.channel_defaults.model_dump(),
         "frame_ms": config.frame_ms,
         "notes": config.include_notes_track,
@@ -114,6 +114,13 @@ def _rig(config: JobConfig, folder: Path) -> Rig:
     if config.fixture_config_path is None:
         return DEFAULT_RIG
     return read_fixtures(folder / config.fixture_config_path)
+
+
+def _features(config: JobConfig, rig: Rig) -> dict[str, bool]:
+    """What the show may use: what the settings allow, and at least one head has a channel for."""
+    allowed = config.planner_features.model_dump()
+    channels = {role for fixture in rig.fixtures for role in fixture.dmx_mapping}
+    return {name: use and name.removeprefix("enable_") in channels for name, use in allowed.items()}
 
 
 def _own_library(config: JobConfig, folder: Path) -> Library:

@@ -5,7 +5,7 @@ Does not belong here: what one run adds on the command line (`request`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -48,7 +48,7 @@ class Poses(Part):
     def _known(self) -> Poses:
         for name in self.pose_overrides:
             if name not in POSES:
-                raise ValueError(f"there is no pose '{name}' to override.{nearest(name, POSES)}")
+                raise ValueError(_unknown("pose to override", name, POSES))
         for name in self.custom_poses:
             if name in POSES:
                 raise ValueError(f"'{name}' ships with Detent; put it under pose_overrides to change it")
@@ -84,7 +84,7 @@ class ChannelDefaults(Part):
             ("gobo", self.gobo, GOBOS),
         ):
             if value not in known:
-                raise ValueError(f"there is no {name} '{value}'.{nearest(value, known)}")
+                raise ValueError(_unknown(name, value, known))
         return self
 
 
@@ -155,3 +155,10 @@ def read(
     except ValidationError as error:
         problems = list(heading_problems(error, JobConfig, HEADING, place, unknown=unknown))
         raise SettingsError("The settings", problems) from error
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """What is wrong with a name; the full stop is added where it is printed."""
+    names = list(known)
+    hint = nearest(name, names) or f" Known: {', '.join(names)}"
+    return f"there is no {what} '{name}'.{hint}".rstrip(".")

@@ -30,6 +30,18 @@ SOFT = "Soft failure, refining implementation"
 HARD = "Hard failure, replanning"
 
 
+PARTS = {
+    PLAN_FAILED: "planner", VALIDATOR_FAILED: "validator", IMPLEMENTATION_FAILED: "implementer",
+    JUDGE_FAILED: "judge",
+}  # fmt: skip
+"""Which part has failed, by the reason."""
+
+
+def error_text(reason: str, kind: str, message: str) -> str:
+    """What went wrong in a part, with its name."""
+    return f"{PARTS.get(reason, 'preparer')}: {kind}: {message}"
+
+
 @dataclass(frozen=True, slots=True)
 class RefineSettings:
     """The numbers by which a run decides; journaled when it begins, so that it keeps them."""

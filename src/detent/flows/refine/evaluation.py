@@ -275,9 +275,12 @@ class Rubric:
 
     def failures_of(self, request: Any, plan: Any, implementation: Any) -> tuple[str, ...]:
         """The codes of the automatic failures, computed by code in every mode."""
-        return tuple(
-            failure.code for failure in self.automatic if failure.check(request, plan, implementation)
-        )
+        return tuple(self.faults_of(request, plan, implementation))
+
+    def faults_of(self, request: Any, plan: Any, implementation: Any) -> dict[str, str]:
+        """The automatic failures by code, each with what its check says is wrong."""
+        found = {failure.code: failure.check(request, plan, implementation) for failure in self.automatic}
+        return {code: str(fault) for code, fault in found.items() if fault}
 
 
 def mean_score(scores: Sequence[CategoryScore]) -> float:

@@ -197,7 +197,7 @@ class _Loop:
                 raise
             kind = type(error).__name__
             reason = f"{reason}: {kind}" if reason == decisions.REJECTED else reason
-            raise _Failed(reason, f"{kind}: {message_of(error)}") from raised
+            raise _Failed(reason, decisions.error_text(reason, kind, message_of(error))) from raised
         finally:
             self._seconds, self._spend = time.monotonic() - began, calling.spend
             if stage is not None:

@@ -192,9 +192,11 @@ class Parts:
         """
         rubric = self.rubric_for(request)
         rubric.check_names(evaluation)
-        codes = await call(rubric.failures_of, None, *map(copied, (request, plan, implementation)))
-        failures = tuple(dict.fromkeys((*codes, *evaluation.automatic_failures)))
-        return replace(evaluation, automatic_failures=failures)
+        faults = await call(rubric.faults_of, None, *map(copied, (request, plan, implementation)))
+        failures = tuple(dict.fromkeys((*faults, *evaluation.automatic_failures)))
+        texts = [f"{code}: {fault}" for code, fault in faults.items() if fault != code]
+        feedback = tuple(dict.fromkeys((*texts, *evaluation.actionable_feedback)))
+        return replace(evaluation, automatic_failures=failures, actionable_feedback=feedback)
 
 
 async def _call(part: Part, calling: Calling, *arguments: Any) -> Any:

@@ -463,7 +463,7 @@ def _error(ctx: StepContext, raised: BaseException) -> Exception:
 
 
 def _failed(reason: str, error: Exception, spend: Spend) -> Outcome:
-    text = f"{type(error).__name__}: {message_of(error)}"[:LONGEST_ERROR]
+    text = decisions.error_text(reason, type(error).__name__, message_of(error))[:LONGEST_ERROR]
     return Outcome(State.FAILED, reason=reason[:200], detail={"error": text}, spend=spend)
 
 

@@ -99,6 +99,9 @@ def test_the_file_passes_the_checker(ours):
     """R-50."""
     assert check(ours) == []
     assert is_ours(ours)
+    added = ours.replace(b'name="DMX"', b'name="Bars"', 1)
+    assert added != ours
+    assert not is_ours(added), "somebody has added to it in xLights"
 
 
 def test_marks_name_sections_bars_and_beats(ours):

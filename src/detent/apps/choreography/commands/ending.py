@@ -9,6 +9,7 @@ from detent.apps.choreography.export import result_of_show
 from detent.flows.refine.decisions import REJECTED
 from detent.flows.refine.kind import RefineKind
 from detent.flows.refine.result import OrchestratorResult
+from detent.flows.refine.state_machine import OrchestrationState
 
 if TYPE_CHECKING:
     from detent.cli.options import Options
@@ -60,6 +61,8 @@ def lines_of(result: OrchestratorResult) -> list[str]:
             lines.append(f"  No show passed; the best attempt, {result.best_iteration}, is written.")
         else:
             lines.append("  No sequence is written: there is no implementation to write.")
+    if result.final_state == OrchestrationState.BUDGET_EXHAUSTED.value and result.run_id:
+        lines.append(f"  Go on with more: detent reopen {result.run_id} --budget-tokens N")
     return lines
 
 

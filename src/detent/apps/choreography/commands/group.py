@@ -110,6 +110,26 @@ def validate(
     return 0 if report.passed else 2
 
 
+@group.command("implement")
+@takes("config", "quiet")
+def implement(
+    options: Options,
+    plan: PlanFile,
+    audio: Audio,
+    out: Out,
+    fixtures: Fixtures = None,
+    templates: Templates = None,
+) -> None:
+    """Expand a plan onto the heads, as a run does."""
+    from detent.apps.choreography.parts import expand
+    from detent.cli.output import say, write
+
+    implementation = expand(_request(options, audio, fixtures, templates), _plan(plan).to_plain(), [], None)
+    write(json.dumps(implementation, indent=2, ensure_ascii=False) + "\n", out)
+    if not options.quiet:
+        say(f"{out}: {len(implementation['sections'])} parts")
+
+
 @group.command("judge")
 @takes("json", "config")
 def judge(
@@ -126,7 +146,9 @@ def judge(
     from detent.cli.output import clean, say, say_json, table
 
     request = _request(options, audio, fixtures, templates)
-    values = _plan(plan).to_plain(), _implementation(implementation).to_plain()
+    planned, made = _plan(plan), _implementation(implementation)
+    _check_match(planned, made)
+    values = planned.to_plain(), made.to_plain()
     failures = rubric_of(request).failures_of(request, *values)
     evaluation = replace(evaluate(request, *values), automatic_failures=failures)
     limit = job_config(options.workspace(looks=True).settings).agent.success_threshold
@@ -175,9 +197,9 @@ def export(
         raise ConfigurationError(f"--out {out}: a sequence ends in .xsq.")
     Output.of(out.stem, out, force=force).check()
     request = _request(options, audio, fixtures, templates, base=xsq)
-    content, warnings = sequence_of(
-        request, _plan(plan or implementation.with_name("plan.json")), _implementation(implementation)
-    )
+    planned, made = _plan(plan or implementation.with_name("plan.json")), _implementation(implementation)
+    _check_match(planned, made)
+    content, warnings = sequence_of(request, planned, made)
     write_file(out, content)
     if not options.quiet:
         for line in warnings:
@@ -307,6 +329,24 @@ def _implementation(path: Path) -> AgentImplementation:
 
     implementation: AgentImplementation = _parsed(path, "an implementation", parse_implementation)
     return implementation
+
+
+def _check_match(plan: AgentPlan, implementation: AgentImplementation) -> None:
+    """Raise `ConfigurationError` if an implementation carries out another plan."""
+    from detent.kernel.errors import ConfigurationError
+
+    for part in implementation.sections:
+        section = plan.section(part.plan_section_name)
+        if section is None:
+            wrong = f"there is no section '{part.plan_section_name}' in the plan"
+        elif part.template_id not in section.templates:
+            wrong = f"section '{section.name}' has no template '{part.template_id}' in the plan"
+        else:
+            continue
+        raise ConfigurationError(
+            f"The implementation is of another plan: {wrong}. Make one of this plan with: detent "
+            f"choreography implement PLAN --audio FILE --out FILE"
+        )
 
 
 def _parsed(path: Path, what: str, parse: Any) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import PurePath
 
-from detent import __version__
+import detent
 from detent.apps.choreography.domain.plan import AgentImplementation, AgentPlan, SectionPlan
 from detent.apps.choreography.domain.song import Song
 from detent.apps.choreography.show.curves import GRID, described
@@ -24,6 +24,7 @@ from detent.apps.choreography.show.xsq_checker import check
 from detent.apps.choreography.show.xsq_reader import (
     DMX_EFFECT,
     MADE_BY,
+    OUR_TRACKS,
     SECTIONS,
     SequenceRefused,
     SequenceTree,
@@ -34,8 +35,6 @@ from detent.kernel.errors import ConfigurationError, nearest
 
 XLIGHTS_VERSION = "2024.19"
 PALETTE = "C_BUTTON_Palette1=#FFFFFF,C_CHECKBOX_Palette1=1"
-OUR_TRACKS = "Detent "
-"""Beginning of the names of timing tracks of ours."""
 LONGEST_EFFECT = GRID
 """Frames of an effect; a curve has no more points."""
 HEAD = (
@@ -86,13 +85,14 @@ class Base:
 
     def warnings(self, song: Song) -> list[str]:
         """What does not fit the song."""
+        warnings: list[str] = []
         difference = self.duration_ms / 1000 - song.duration_s
-        if abs(difference) <= 1:
-            return []
-        return [
-            f"The base sequence lasts {self.duration_ms / 1000:.1f} s, the song {song.duration_s:.1f} s: "
-            f"{abs(difference):.1f} s {'more' if difference > 0 else 'less'}."
-        ]
+        if abs(difference) > 1:
+            warnings.append(
+                f"The base sequence lasts {self.duration_ms / 1000:.1f} s, the song {song.duration_s:.1f} s: "
+                f"{abs(difference):.1f} s {'more' if difference > 0 else 'less'}."
+            )
+        return warnings
 
 
 def write(
@@ -161,7 +161,7 @@ def _blank(
         "song": PurePath(media.replace("\\", "/")).stem,
         **chosen,
         "version": xlights_version,
-        "comment": f"{MADE_BY}{__version__}, {hashlib.sha256(plain.encode()).hexdigest()[:12]}",
+        "comment": f"{MADE_BY}{detent.__version__}, {hashlib.sha256(plain.encode()).hexdigest()[:12]}",
         "sequenceTiming": f"{rendering.frame_ms} ms",
         "sequenceType": "Media",
         "mediaFile": media,

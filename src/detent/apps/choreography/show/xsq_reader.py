@@ -23,6 +23,8 @@ SECTIONS = (
     "DisplayElements", "ElementEffects", "lastView", "TimingTags",
 )  # fmt: skip
 """Children of the root, in the order xLights reads them."""
+OUR_TRACKS = "Detent "
+"""Beginning of the names of timing tracks of ours."""
 MADE_BY = "Made with Detent "
 """Beginning of the comment in a sequence of ours."""
 DMX_EFFECT = "DMX"
@@ -254,11 +256,21 @@ def _effect(node: Node, effect_db: tuple[str, ...]) -> Effect:
 
 
 def is_ours(source: bytes) -> bool:
-    """Whether a file is a sequence that Detent made from nothing, by the comment in its head."""
+    """Whether a file is a sequence that Detent made from nothing, and nobody has added to since.
+
+    The comment in its head says the one; other tracks than ours, and other effects than DMX, say the other.
+    """
     try:
-        return SequenceTree(source).head.get("comment", "").startswith(MADE_BY)
+        sequence = read(source)
     except SequenceRefused:
         return False
+    added = any(not name.startswith(OUR_TRACKS) for name in sequence.timing_tracks) or any(
+        effect.name != DMX_EFFECT
+        for layers_of_model in sequence.models.values()
+        for layer in layers_of_model
+        for effect in layer
+    )
+    return sequence.head.get("comment", "").startswith(MADE_BY) and not added
 
 
 def fingerprint(source: bytes, path: str) -> dict[str, Any]:

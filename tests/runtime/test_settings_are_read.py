@@ -34,7 +34,11 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     "eval": ("apps/warranty", "cli", "evals", "runtime"),
 }
 """Where the readers of a heading are, from the folder of the package."""
-HANDED_ON = {("prices", "*"): "adapters/models", ("tools", "crm"): "adapters/crm"}
+HANDED_ON = {
+    ("prices", "*"): "adapters/models",
+    ("tools", "crm"): "adapters/crm",
+    ("choreography",): "apps/choreography",
+}
 """Parts of the settings that are handed on as a whole, and where they are read."""
 
 

@@ -56,10 +56,6 @@ class Output(NamedTuple):
             raise ConfigurationError(f"{self.folder} is a file; the show needs a folder of this name.")
         if self.sequence.is_dir():
             raise ConfigurationError(f"{self.sequence} is a folder; name a file with --out.")
-        for folder in {self.folder, self.sequence.parent}:
-            standing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-            if not os.access(standing, os.W_OK | os.X_OK):
-                raise ConfigurationError(f"Nothing can be written in {standing}. Write elsewhere with --out.")
         if self.force or not self.sequence.exists():
             return
         try:

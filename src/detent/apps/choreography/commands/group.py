@@ -27,7 +27,7 @@ def _group(help: str) -> typer.Typer:
     return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None, context_settings=_CONTEXT)
 
 
-group = _group("Light shows for songs: single parts of `detent run choreography`.")
+group = _group("Light shows for songs, part by part.")
 templates = _group("The library of templates.")
 group.add_typer(templates, name="templates")
 

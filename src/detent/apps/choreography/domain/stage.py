@@ -32,7 +32,7 @@ class Features:
 
     def enabled(self, channel: str) -> bool:
         """Whether a channel is chosen."""
-        return bool(getattr(self, f"enable_{channel}"))
+        return {"shutter": self.enable_shutter, "color": self.enable_color, "gobo": self.enable_gobo}[channel]
 
 
 @dataclass(frozen=True, slots=True)

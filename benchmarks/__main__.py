@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import environment, machine, report, trust
+from benchmarks import audio, environment, machine, report, show, trust
 from benchmarks.plan import GROUPS, WORKLOADS, Medians
 from benchmarks.runner import run_workload
 
-CHOICES = (*GROUPS, "trust")
-"""What can be measured; `trust` is simulated, and takes no time of the machine into account."""
+CHOICES = (*GROUPS, "audio", "show", "trust")
+"""What can be measured; `audio` scores what is heard, `show` what is made of it, `trust` is simulated."""
 
 
 def chosen(text: str) -> list[str]:
@@ -84,6 +84,11 @@ def main() -> None:
                 "targets": judged,
             }
         )
+    if "audio" in options.only:
+        print()
+        audio.main(options.quick)
+    if "show" in options.only:
+        show.main(options.quick)
     if "trust" in options.only:
         print()
         trust.main(options.quick)

@@ -190,7 +190,10 @@ def test_a_name_that_means_nothing_is_told_with_what_was_looked_for(orders, shop
     said = refused.out + refused.err
     run = "run, " if verb in ("show", "diagram") else ""
     assert refused.code == 2
-    assert f"There is no {run}flow, application, playbook or workflow 'ordrs'. Did you mean 'orders'?" in said
+    assert (
+        f"There is no {run}flow, application, playbook, refine or workflow 'ordrs'. Did you mean 'orders'?"
+        in said
+    )
     assert "Known playbooks: shop." in said
 
 

@@ -101,6 +101,35 @@ class TestALevelForOneVisit:
         lowered = asked < AutonomyLevel(level)
         assert (f"lowered from {level} for this visit" in text) is lowered
 
+    @pytest.mark.parametrize("level", LEVELS)
+    async def test_it_may_depend_on_the_level_in_force(self, quick, level):
+        """Which only dispatch knows: a flow may leave approver alone and lower the others."""
+
+        def below_approver(level):
+            return None if level is AutonomyLevel.APPROVER else OPERATOR
+
+        flow = forms(output_schema=KIND_ONLY, agent=AgentSide(level_for=lambda ctx: below_approver))
+        engine = await quick.engine(flow, dispatch=settings(scripted(again(FAULT)), agent(level)))
+        run = await engine.run("flow", MAIL)
+        (move,) = await moves(engine, run.id)
+        assert move.by == ("agent" if level == "approver" else "handler")
+
+    @pytest.mark.parametrize("level", ["consultant", "approver"])
+    async def test_what_a_reply_has_cost_is_seen_while_its_outcome_is_concluded(self, bench, level):
+        """Also where it is written together with the move."""
+        seen = []
+
+        def conclude(ctx, facts):
+            seen.append(ctx.used["tokens"])
+            return facts
+
+        usage = {"input_tokens": 90, "output_tokens": 10}
+        flow = forms(output_schema=KIND_ONLY, conclude=conclude)
+        dispatch = settings(scripted({"output": FAULT, "usage": usage}), agent(level))
+        engine = await bench.engine(flow, dispatch=dispatch)
+        run = await engine.run("flow", MAIL)
+        assert (set(seen), run.total_spend.tokens) == ({100}, 100)
+
     @pytest.mark.parametrize("broken", [lambda ctx: 1 / 0, lambda ctx: "highest", lambda ctx: 3])
     async def test_one_that_cannot_be_told_is_the_lowest(self, quick, broken, heard):
         """A mistake in the function never gives an agent more than code would have."""

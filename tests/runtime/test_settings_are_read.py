@@ -30,10 +30,15 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("workflow", "validation", "notify"), ("flows/workflow", "runtime")),
     **dict.fromkeys((*PARTS, "warranty"), ("apps/warranty", "adapters/mail", "adapters/crm")),
     "mail": ("apps/warranty", "flows/playbook", "adapters/mail"),
+    "choreography": ("apps/choreography",),
     "eval": ("apps/warranty", "cli", "evals", "runtime"),
 }
 """Where the readers of a heading are, from the folder of the package."""
-HANDED_ON = {("prices", "*"): "adapters/models", ("tools", "crm"): "adapters/crm"}
+HANDED_ON = {
+    ("prices", "*"): "adapters/models",
+    ("tools", "crm"): "adapters/crm",
+    ("choreography",): "apps/choreography",
+}
 """Parts of the settings that are handed on as a whole, and where they are read."""
 
 

@@ -50,7 +50,7 @@ async def drive(
     is a word for the change, printed if nothing is driven. The `kind` of the flow decides how it is shown;
     `lines` replaces the progress display.
     """
-    kind = kind or workspace.catalog.kind_of(flow)
+    kind = kind or workspace.catalog.display_of(flow)
     detach = options.detach
     shown = not (options.json or options.quiet or detach)
     if shown and lines is None:
@@ -85,7 +85,9 @@ async def drive(
         kept = f" The run is kept and can go on: {workspace.command('resume', result.id)}"
         warn(f"Stopped.{'' if workspace.forgets else kept}")
         return INTERRUPTED
-    return 0 if detach else run_status.exit_code(result.status)
+    if detach:
+        return 0
+    return 1 if run_status.failed_at_end(result) else run_status.exit_code(result.status)
 
 
 async def tell(
@@ -101,7 +103,7 @@ async def tell(
 
     An error already `told` and questions already `asked` are not repeated.
     """
-    kind = kind or workspace.catalog.kind_of(run.flow)
+    kind = kind or workspace.catalog.display_of(run.flow)
     if kind is None or not await kind.tell_ending(workspace, engine, run, told):
         run_status.tell(workspace, run, told=told, asked=asked)
 

@@ -101,6 +101,9 @@ async def resume(
             except RunStateError:  # one that waits is shown with the commands that answer it
                 if (await engine.store.row(run_id)).now.status is not Status.WAITING:
                     raise
+                waiting = await engine.get(run_id)
+                for name in run_status.failed_at_end(waiting):  # whatever was in its way may be mended
+                    await engine.resolve(run_id, "again", hold=waiting.token(name))
 
         return await see_through(workspace, run, act, options)
     progress = None if options.json or options.quiet else BatchProgress(0)

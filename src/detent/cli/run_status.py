@@ -28,6 +28,15 @@ def exit_code(ended: Status) -> int:
     return 0 if ended in (Status.SUCCEEDED, Status.WAITING, Status.RUNNING) else 1
 
 
+def failed_at_end(run: Run) -> list[str]:
+    """The holds of a run that is over but for an effect which has failed and can be tried again."""
+    return [
+        name
+        for name, hold in run.holds.items()
+        if name.startswith("effect:") and "happened" not in hold.choices
+    ]
+
+
 def summary(run: Run) -> str:
     """A run's status in one line."""
     total = run.total_spend
@@ -50,7 +59,8 @@ def next_commands(workspace: Workspace, run: Run, *, reopen: bool = True) -> lis
     if workspace.forgets:
         return commands
     for name, hold in run.holds.items():
-        if name.startswith("effect:") and "happened" not in hold.choices:
+        if name in failed_at_end(run):
+            commands.append(workspace.command("resume", run.id))
             settle = workspace.command("resolve", run.id, "again", "--hold", run.token(name))
             commands.append(f"{settle}   (or: skip to go on without it)")
         elif name.startswith("effect:"):

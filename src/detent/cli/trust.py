@@ -50,7 +50,7 @@ def trust(
         typer.Option("--disallow-key", metavar="NAME=HOST", help="Withdraw an --allow-key. May be repeated."),
     ] = None,
 ) -> int:
-    """Show what a project runs and where it sends keys, and trust it.
+    """Show what a project runs and which keys it sends; trust it.
 
     Nothing of a project runs before. What is trusted is the content of the files: a change asks again.
     """

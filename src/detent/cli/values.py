@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import time
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,3 +129,17 @@ def read_object(value: str, option: str) -> Any:
     from detent.authoring.document import read_value
 
     return read_value(text, f"{option} {source}")
+
+
+def read_step_settings(
+    modes: Iterable[str] | None, levels: Iterable[str] | None, *, example: str, scope: str = ""
+) -> dict[tuple[str, ...], Any]:
+    """The settings that `--mode` and `--autonomy` change, as STEP=VALUE; `scope` begins the names."""
+    changes: dict[tuple[str, ...], Any] = {}
+    for option, key, values in (("--mode", "mode", modes), ("--autonomy", "autonomy", levels)):
+        for text in values or ():
+            step, equals, value = text.partition("=")
+            if not equals or not step or not value:
+                raise ConfigurationError(f"{option} takes STEP=VALUE, such as {example}=agent.")
+            changes["steps", f"{scope}{step}", key] = value
+    return changes

@@ -48,7 +48,8 @@ class AgentSide:
     question. What the person says, no or other arguments, reaches the agent."""
     level_for: Callable[[Any], Any] | None = None
     """Lowers the level in force for one visit: takes the step's context, and gives a level, a level and the
-    reason, or None. It cannot raise it. What it gives may depend on the run's data, visits and iterations."""
+    reason, None, or a function from the level in force to one of these. It cannot raise it. What it gives may
+    depend on the run's data, visits and iterations."""
     kind: Callable[[Mapping[str, Any]], str] | None = None
     """The kind of the inputs, 16 at most: evidence is gathered, and levels are earned, by kind. It is a
     function of the inputs alone, never of the agent's answer."""

@@ -36,6 +36,7 @@ async def lowered(ctx: StepContext, level: AutonomyLevel) -> Lowered | None:
         return None
     try:
         answer = await call(level_for, False, ctx)
+        answer = answer(level) if callable(answer) else answer
         ceiling, why = answer if isinstance(answer, tuple) else (answer, "")
         ceiling = level if ceiling is None else AutonomyLevel(ceiling)
     except (Fenced, StoreUnavailable):

@@ -201,7 +201,7 @@ class StepContext:
     @property
     def used(self) -> dict[str, float]:
         """What the run and its children have used so far: tokens, cost_usd, steps, seconds."""
-        return self._driver.spending.used()
+        return self._driver.used()
 
     @property
     def budget(self) -> Budget | None:

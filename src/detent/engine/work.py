@@ -17,6 +17,7 @@ from detent.engine.concurrency import Slots
 from detent.engine.flow import Flow
 from detent.engine.leases import Leases
 from detent.engine.log import Log
+from detent.engine.moves import uncommitted
 from detent.engine.observers import Observers, Progress
 from detent.engine.ports import Cancellation, Clock, Lease, Store, Tape
 from detent.engine.run_resources import RunResources
@@ -114,6 +115,14 @@ class Work:
         """What is open for the run's tools while it is under way here."""
         self.telling = True
         """Somebody may listen to what is told of every step; asked once a visit."""
+
+    def used(self) -> dict[str, float]:
+        """What counts against the run's budget, with what is paid already and waits for the next commit."""
+        used = self.spending.used()
+        _, spend = uncommitted(self.log.withheld)
+        used["tokens"] += spend.tokens
+        used["cost_usd"] += spend.cost_usd
+        return used
 
     async def act(
         self,

@@ -269,17 +269,19 @@ class StateHistory(Generic[S]):
     def format_metrics_report(self, *, whole: bool = True) -> str:
         """All of it for people to read; the layout is fixed.
 
-        Unless `whole`, iterations and tokens are left out if there were none.
+        Unless `whole`, iterations and tokens are left out if there were none, and the limit, which a journal
+        does not name.
         """
         total = self.get_total_metrics()
         bottleneck = self.get_bottleneck_analysis()
         patterns = self.get_transition_metrics()
         iterated = whole or self.iteration_count > 0
+        limit = f" / {self.max_iterations}" if whole else ""
         lines = [
             f"=== {self.title or self.machine.name} Metrics Report ===",
             "",
             f"Final State: {total['current_state']}",
-            *([f"Iterations: {self.iteration_count} / {self.max_iterations}"] if iterated else []),
+            *([f"Iterations: {self.iteration_count}{limit}"] if iterated else []),
             f"Total Duration: {total['total_duration_seconds']:.2f}s",
             f"Total Tokens: {total['total_tokens']:,}",
             f"Total Transitions: {total['total_transitions']}",

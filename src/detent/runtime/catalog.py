@@ -170,6 +170,15 @@ class Catalog:
         """The kind of the definition that the flow of a name was made of; None where code made it."""
         return self._origins.get(name)
 
+    def display_of(self, name: str) -> Kind | None:
+        """The kind that shows runs of a flow; None: the usual display."""
+        kind = self.kind_of(name)
+        if kind is not None:
+            return kind
+        app = next((app for app in apps() if name in app.flows and app.display is not None), None)
+        shown: Kind | None = None if app is None or app.display is None else app.load(app.display)
+        return shown
+
     def definitions(self, kind: Kind) -> Definitions:
         """The definitions of a kind in this project."""
         definitions = self._definitions.get(kind.name)

@@ -340,6 +340,8 @@ class App(Plug):
 
     flows: Sequence[str] = ()
     """Names of the flows it makes."""
+    display: str | None = None
+    """Kind that shows runs of its flows, as `module:object`; None: the usual display."""
 
     def configured(self, settings: Settings) -> bool:
         """Whether the project is set up for it."""

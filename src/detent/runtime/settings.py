@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +245,20 @@ class Settings:
                 return default
             value = value[key]
         return value
+
+    def over(self, changes: Mapping[KeyPath, Any]) -> Settings:
+        """These settings with values of the command line merged over them, key by key."""
+        values: dict[str, Any] = dict(self.values)
+        places = dict(self.places)
+        for keys, value in changes.items():
+            inner = values
+            for length, key in enumerate(keys[:-1], 1):
+                below = inner.get(key)
+                inner[key] = inner = dict(below) if isinstance(below, Mapping) else {}
+                places.setdefault(keys[:length], COMMAND_LINE)
+            inner[keys[-1]] = value
+            places[keys] = COMMAND_LINE
+        return replace(self, values=values, places=places)
 
     def section(self, heading: str) -> Mapping[str, Any]:
         """Everything under a heading."""

@@ -8,7 +8,7 @@ import pytest
 
 from detent.apps.warranty.app import APP
 from detent.apps.warranty.evals.subject import WarrantySubject
-from detent.apps.warranty.mailbox import said_over, warranty_settings
+from detent.apps.warranty.mailbox import warranty_settings
 from detent.apps.warranty.own_heading import at_the_top, lifted
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.key_uses import key_uses
@@ -50,7 +50,7 @@ def test_what_stands_under_the_heading_is_stronger_key_by_key(project):
 
 
 def test_the_command_line_is_stronger_than_either(project):
-    settings = said_over(project(NESTED), {("tools", "database"): "other.db"})
+    settings = lifted(project(NESTED)).over({("tools", "database"): "other.db"})
     assert warranty_settings(settings).tools.database == "other.db"
     assert lifted(lifted(settings)) == lifted(settings)
 

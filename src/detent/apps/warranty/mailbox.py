@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from detent.apps.warranty.settings import WarrantySettings, read, wrong_values
 from detent.dispatch.autonomy import StepMode
 from detent.engine import logger
 from detent.runtime.key_uses import check_keys
-from detent.runtime.settings import COMMAND_LINE, Settings, SettingsError
+from detent.runtime.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from detent.adapters.mail.source import MailSource
@@ -55,22 +55,6 @@ def all_told(error: SettingsError) -> SettingsError:
     own = wrong_values(settings.values, project_folder(settings), lambda keys: settings.place(*keys))
     problems = [*error.problems, *(problem for problem in own if problem not in error.problems)]
     return SettingsError("The settings", problems, settings)
-
-
-def said_over(settings: Settings, changes: Mapping[tuple[str, ...], Any]) -> Settings:
-    """The settings with the values of the command line merged over them, key by key."""
-    settings = lifted(settings)
-    values: dict[str, Any] = dict(settings.values)
-    places = dict(settings.places)
-    for keys, value in changes.items():
-        inner = values
-        for length, key in enumerate(keys[:-1], 1):
-            below = inner.get(key)
-            inner[key] = inner = dict(below) if isinstance(below, Mapping) else {}
-            places.setdefault(keys[:length], COMMAND_LINE)
-        inner[keys[-1]] = value
-        places[keys] = COMMAND_LINE
-    return replace(settings, values=values, places=places)
 
 
 def agent_steps(settings: Settings) -> tuple[str, ...]:
@@ -286,7 +270,7 @@ class _RehearsalSettings:
         if self._empty or not own.path(own.tools.database).exists():
             self._folder = TemporaryDirectory(prefix="detent-warranty-")
             changes["tools", "database"] = str(Path(self._folder.name) / "warranty.db")
-        return said_over(self._settings, changes)
+        return lifted(self._settings).over(changes)
 
     def __exit__(self, *_: object) -> None:
         if self._folder is not None:

@@ -116,21 +116,16 @@ def overridden(
     orchestrator: str | None = None,
 ) -> Settings:
     """The settings with the options of this command line."""
-    from detent.apps.warranty.mailbox import said_over
+    from detent.apps.warranty.own_heading import lifted
+    from detent.cli.values import read_step_settings
     from detent.kernel.errors import ConfigurationError
 
-    changes: dict[tuple[str, ...], Any] = {}
-    for option, key, values in (("--mode", "mode", modes), ("--autonomy", "autonomy", levels)):
-        for text in values or ():
-            step, equals, value = text.partition("=")
-            if not equals or not step or not value:
-                raise ConfigurationError(f"{option} takes STEP=VALUE, such as 01-extract-serial=agent.")
-            changes["steps", step, key] = value
+    changes = read_step_settings(modes, levels, example="01-extract-serial")
     if orchestrator is not None:
         if orchestrator not in ("step", "legacy"):
             raise ConfigurationError(f"--orchestrator takes step or legacy, not '{orchestrator}'.")
         changes["orchestration", "use_step_orchestrator"] = orchestrator == "step"
-    return said_over(settings, changes) if changes else settings
+    return lifted(settings).over(changes) if changes else settings
 
 
 def configure_log(

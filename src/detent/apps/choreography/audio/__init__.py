@@ -1,0 +1,1 @@
+"""What is heard in a song: beats, bars, sections, energy, harmony."""

@@ -1,0 +1,1 @@
+"""Knowledge of light shows: the song in bars, plans, templates, validation, judging. No engine, no disk."""

@@ -1,0 +1,187 @@
+"""`detent choreography …`: single parts, without a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from detent.apps.choreography.orchestrator import AgentOrchestrator
+
+
+@pytest.fixture
+def show(studio: Path) -> Path:
+    """The folder of a show that was made."""
+    result = AgentOrchestrator().run("song.wav", analyser="builtin", picture=False)
+    assert result.status == "success"
+    return studio / "song"
+
+
+def group(*args: str) -> tuple[str, ...]:
+    return ("choreography", *args)
+
+
+class TestSongs:
+    def test_analyze_prints_what_it_measured(self, studio, detent):
+        """R-55"""
+        arguments = ("analyze", "song.wav", "--analyser", "builtin")
+        ran = detent(*group(*arguments), "--out", "audio.json")
+        assert ran.code == 0, ran.err
+        assert "150.0 BPM" in ran.out
+        assert "36 of 4/4" in ran.out
+        assert sum(line.startswith("S") and "-" in line for line in ran.lines) == 6
+        written = json.loads((studio / "audio.json").read_text())
+        assert detent(*group(*arguments), "--json").json == written
+        assert written["schema_version"] == "1"
+        (studio / "text.mp3").write_text("words " * 100)
+        refused = detent(*group("analyze", "text.mp3"))
+        assert (refused.code, "wav, flac, ogg or mp3" in refused.err) == (2, True)
+
+    def test_bpm_and_analyser_are_checked(self, studio, detent):
+        refused = detent(*group("analyze", "song.wav", "--bpm", "0", "--analyser", "x"))
+        assert refused.code == 2
+        assert "it must be 30 to 300" in refused.err
+        assert "no analyser 'x'" in refused.err
+
+
+class TestPlansAndShows:
+    def test_a_changed_plan_is_expanded_anew_and_an_old_implementation_refused(self, show, detent):
+        """3.7: templates changed by hand reach the heads, or the mismatch is named."""
+        audio = ("--audio", str(show / "audio.json"))
+        plan, made = show / "plan.json", show / "implementation.json"
+        changed = json.loads(plan.read_text())
+        before = changed["sections"][0]["templates"][0]
+        changed["sections"][0]["templates"] = ["slow_fan" if before != "slow_fan" else "clockface"]
+        (show / "changed.json").write_text(json.dumps(changed))
+        old = detent(*group("judge", str(show / "changed.json"), str(made), *audio))
+        assert (old.code, f"no template '{before}'" in old.err) == (2, True)
+        out = ("--out", str(show / "anew.json"))
+        assert detent(*group("implement", str(show / "changed.json"), *audio, *out)).code == 0
+        anew = json.loads((show / "anew.json").read_text())
+        assert anew["sections"][0]["template_id"] == changed["sections"][0]["templates"][0]
+        assert detent(*group("judge", str(show / "changed.json"), str(show / "anew.json"), *audio)).code in (
+            0,
+            4,
+        )
+        again = ("--out", str(show / "same.json"))
+        assert detent(*group("implement", str(plan), *audio, *again)).code == 0
+        assert json.loads((show / "same.json").read_text()) == json.loads(made.read_text())
+
+    def test_validate_lists_every_issue_and_fails_on_errors(self, show, detent):
+        """R-55, R-45"""
+        audio = ("--audio", str(show / "audio.json"))
+        ran = detent(*group("validate", str(show / "plan.json"), *audio))
+        assert ran.code == 0, ran.err
+        assert ran.lines[-1].startswith("0 errors, ")
+        plan = json.loads((show / "plan.json").read_text())
+        plan["sections"][0]["templates"] = ["spark_rely"]
+        plan["sections"][1]["start_bar"] += 2
+        (show / "bad.json").write_text(json.dumps(plan))
+        bad = detent(*group("validate", str(show / "bad.json"), *audio))
+        assert bad.code == 2
+        assert "spark_relay" in bad.out
+        assert bad.lines[-1].startswith("2 errors, ")
+        report = detent(*group("validate", str(show / "bad.json"), *audio, "--json"))
+        assert (report.code, report.json["passed"]) == (2, False)
+        plan["sections"][0]["start_ms"] = 0
+        (show / "bad.json").write_text(json.dumps(plan))
+        refused = detent(*group("validate", str(show / "bad.json"), *audio))
+        assert (refused.code, "start_ms" in refused.err, "bad.json" in refused.err) == (2, True, True)
+
+    def test_judge_exits_4_unless_the_show_passes(self, show, studio, detent):
+        """R-55, R-46: the scores are those of the run."""
+        paths = (str(show / "plan.json"), str(show / "implementation.json"))
+        audio = ("--audio", str(show / "audio.json"))
+        evaluation = json.loads((show / "evaluation.json").read_text())
+        ran = detent(*group("judge", *paths, *audio))
+        assert ran.code == 0, ran.err
+        assert f"overall {evaluation['overall_score']:.1f}: passes" in ran.out
+        assert detent(*group("judge", *paths, *audio, "--json")).json == evaluation
+        (studio / "detent.yaml").write_text("choreography: {agent: {success_threshold: 99.9}}\n")
+        strict = detent(*group("judge", *paths, *audio))
+        assert (strict.code, "does not pass" in strict.out) == (4, True)
+        implementation = json.loads((show / "implementation.json").read_text())
+        for section in implementation["sections"]:
+            section["targets"] = ["ALL"]
+        (show / "shared.json").write_text(json.dumps(implementation))
+        failed = detent(*group("judge", paths[0], str(show / "shared.json"), *audio))
+        assert failed.code == 4
+        assert "does not pass" in failed.out
+        assert "automatic failure: target_conflict" in failed.out
+
+    def test_judge_goes_by_the_rig_of_the_project(self, show, studio, detent):
+        """The same as a run would: heads that are not there are unknown targets."""
+        (studio / "rig.yaml").write_text(
+            "fixtures:\n  - fixture_id: A\n    xlights_model_name: A\n    config:\n      channel_count: 16\n"
+            "      dmx_mapping: {pan: 1, tilt: 3, dimmer: 6}\n      pan_range: [-270, 270]\n"
+            "      tilt_range: [-135, 135]\n"
+        )
+        (studio / "detent.yaml").write_text("choreography: {fixture_config_path: rig.yaml}\n")
+        paths = (str(show / "plan.json"), str(show / "implementation.json"))
+        ran = detent(*group("judge", *paths, "--audio", str(show / "audio.json")))
+        assert ran.code == 4, ran.out + ran.err
+
+    def test_export_writes_the_sequence_of_the_run(self, show, studio, detent):
+        """R-55, R-50: byte for byte, and never over a foreign file."""
+        arguments = (str(show / "implementation.json"), "--audio", str(show / "audio.json"))
+        ran = detent(*group("export", *arguments, "--out", "again.xsq"))
+        assert ran.code == 0, ran.err
+        assert (studio / "again.xsq").read_bytes() == (show / "song_detent_mh.xsq").read_bytes()
+        (studio / "mine.xsq").write_text("<xsequence/>")
+        refused = detent(*group("export", *arguments, "--out", "mine.xsq"))
+        assert (refused.code, "was not made by Detent" in refused.err) == (2, True)
+        assert detent(*group("export", *arguments, "--out", "mine.xsq", "--force")).code == 0
+        assert detent(*group("export", *arguments, "--out", "show.txt")).code == 2
+
+    def test_picture_draws_what_was_made(self, show, studio, detent):
+        """R-54, R-55"""
+        for name, start in (("show.svg", b"<"), ("show.png", b"\x89PNG")):
+            ran = detent(*group("picture", str(show / "result.json"), "--out", name))
+            assert ran.code == 0, ran.err
+            assert (studio / name).read_bytes().startswith(start)
+        refused = detent(*group("picture", str(show / "plan.json"), "--out", "x.svg"))
+        assert (refused.code, "Traceback" in refused.err) == (2, False)
+        assert detent(*group("picture", str(show / "result.json"), "--out", "x.gif")).code == 2
+
+    def test_check_names_what_breaks_a_sequence(self, show, studio, detent):
+        """R-50, R-55"""
+        sequence = show / "song_detent_mh.xsq"
+        assert detent(*group("check", str(sequence))).out == f"{sequence}: no problems\n"
+        broken = sequence.read_text().replace('FixedPointTiming="1"', "").replace('ref="0"', 'ref="99999"')
+        (studio / "broken.xsq").write_text(broken)
+        ran = detent(*group("check", "broken.xsq"))
+        assert ran.code == 2
+        assert "FixedPointTiming" in ran.out
+        assert len(detent(*group("check", "broken.xsq", "--json")).json) >= 2
+        assert detent(*group("check", "nowhere.xsq")).code == 2
+
+
+class TestTemplates:
+    def test_they_are_listed_and_shown(self, studio, detent):
+        """R-55"""
+        listed = detent(*group("templates", "list", "--json")).json
+        assert len(listed) == 18
+        assert "spark_relay" in detent(*group("templates", "list")).out
+        shown = detent(*group("templates", "show", "spark_relay")).json
+        assert shown["template_id"] == "spark_relay"
+        missing = detent(*group("templates", "show", "spark_rely"))
+        assert (missing.code, "Did you mean 'spark_relay'?" in missing.err) == (2, True)
+
+    def test_a_folder_is_checked_at_once(self, studio, detent):
+        """R-53"""
+        own = studio / "own"
+        own.mkdir()
+        template = detent(*group("templates", "show", "spark_relay")).json
+        template["template_id"] = template["name"] = "night_relay"
+        (own / "night_relay.json").write_text(json.dumps(template))
+        assert detent(*group("templates", "check", "own")).code == 0
+        assert "night_relay" in detent(*group("templates", "list", "--templates", "own")).out
+        template["layer_role"] = "top"
+        (own / "other.json").write_text(json.dumps(template))
+        (own / "broken.json").write_text("{")
+        ran = detent(*group("templates", "check", "own"))
+        assert ran.code == 2
+        for part in ("other.json", "broken.json", "layer_role"):
+            assert part in ran.out
+        assert detent(*group("templates", "check", "nowhere")).code == 2

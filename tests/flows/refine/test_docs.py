@@ -1,0 +1,114 @@
+"""The page and the example: their code runs, and says what it is said to."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from detent.cli.main import run
+from detent.refine import __all__ as public
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs/refine.md").read_text(encoding="utf-8")
+
+
+def test_the_code_of_the_page_runs():
+    code = "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "success 2 this is a very short text\n"
+
+
+@pytest.mark.parametrize("name", public)
+def test_every_public_name_opens(name):
+    import detent.refine
+
+    assert getattr(detent.refine, name) is not None
+
+
+def test_the_public_door_is_light():
+    """R-37: importing it loads no engine, store or adapter."""
+    code = "import detent.refine, sys; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not [name for name in loaded.split() if name.startswith(("detent.engine", "detent.adapters"))]
+
+
+@pytest.fixture
+def example(tmp_path, monkeypatch):
+    shutil.copytree(ROOT / "examples/refine", tmp_path / "refine")
+    monkeypatch.chdir(tmp_path / "refine")
+    return tmp_path / "refine"
+
+
+def test_the_example_is_run_shown_and_explained_by_the_usual_commands(example, capsys):
+    """R-67"""
+    assert run(["run", "flow.py", "--input", "request.json", "--id", "r1"]) == 0
+    assert "judging          → succeeded" in capsys.readouterr().out
+    assert run(["show", "r1", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)["data"]
+    assert data["implementation"] == "this is a very short text"
+    assert run(["why", "r1"]) == 0
+    assert "because      Hard failure, replanning" in capsys.readouterr().out
+    assert run(["metrics"]) == 0
+    assert "judging" in capsys.readouterr().out
+
+
+def test_the_example_is_resumed_after_a_kill(example, capsys):
+    """R-67: what was planned before is not planned again."""
+    source = (example / "flow.py").read_text()
+    dies = "import os; os._exit(9) if not os.path.exists('dead') and not open('dead', 'w').close() else None"
+    head = "def check(request, plan, text):\n"
+    (example / "flow.py").write_text(source.replace(head, f"{head}    {dies}\n"))
+    command = [sys.executable, "-m", "detent", "run", "flow.py", "--input", "request.json", "--id", "r1"]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 9
+    assert run(["resume", "r1"]) == 0
+    capsys.readouterr()
+    assert run(["show", "r1", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["status"], shown["data"]["made"][0]["part"]) == ("succeeded", "plan")
+    assert sum(row["part"] == "plan" for row in shown["data"]["made"]) == 2
+
+
+def test_nothing_below_names_the_flow():
+    """R-67"""
+    rooms = ("cli", "runtime", "evals", "engine", "dispatch", "kernel", "insight", "adapters")
+    for room in rooms:
+        for path in (ROOT / "src/detent" / room).rglob("*.py"):
+            assert "flows.refine" not in path.read_text(encoding="utf-8"), path
+
+
+def test_a_new_refinement_is_checked_and_run_with_one_line_for_each_state(tmp_path, monkeypatch, capsys):
+    """The starter is whole; nothing is overwritten."""
+    monkeypatch.chdir(tmp_path)
+    assert run(["new", "refine", "essay"]) == 0
+    assert run(["check", "essay/"]) == 0
+    capsys.readouterr()
+    assert run(["run", "essay/", "--input", "essay/request.json"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(
+        r"  ✓ planning       deterministic +\d+\.\d\d s  12 words +attempt 1/5", lines[2]
+    ), lines  # fmt: skip
+    assert [line.split()[1] for line in lines[1:6]] == [
+        "initialized", "planning", "validating", "implementing", "judging"
+    ]  # fmt: skip
+    assert "0 errors, 0 warnings" in lines[3]
+    assert "50 / 100" in lines[5]
+    assert lines[5].endswith("Hard failure, replanning")
+    assert lines[-2].split()[0] == "succeeded"
+    before = (tmp_path / "essay/refine.py").read_text()
+    assert run(["new", "refine", "essay"]) != 0
+    assert (tmp_path / "essay/refine.py").read_text() == before
+
+
+def test_a_folder_without_a_flow_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "essay").mkdir()
+    (tmp_path / "essay/refine.py").write_text("x = 1\n")
+    assert run(["check", "essay/"]) != 0
+    assert "makes no refinement" in "".join(capsys.readouterr())

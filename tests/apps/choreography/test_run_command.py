@@ -253,7 +253,8 @@ class TestProcesses:
         process.process.send_signal(signal.SIGINT)
         code = process.process.wait(60)
         if code == 0:
-            pytest.skip("the show was made before the signal came")
+            assert names(studio / "song") == FILES, "the show was made before the signal came"
+            return
         assert "detent resume r1" in process.so_far()
         resumed = detent("resume", "r1")
         assert resumed.code == 0, resumed.err

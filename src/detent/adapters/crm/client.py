@@ -18,6 +18,7 @@ from detent.adapters.crm.faults import CrmFault
 from detent.adapters.crm.settings import DEVICE, RECEIPT, TICKET, CrmSettings
 from detent.adapters.hosts import on_this_machine
 from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, whole
+from detent.adapters.tls import tls_context
 from detent.kernel.errors import IntegrationMissing
 
 if TYPE_CHECKING:
@@ -189,10 +190,12 @@ class CrmClient:
                 import httpx2
             except ImportError as error:
                 raise IntegrationMissing("A CRM needs httpx2: pip install 'detent[crm]'.") from error
+            trust_env = not on_this_machine(self.settings.base_url)
             self._http = httpx2.AsyncClient(
                 timeout=self.settings.timeout_s,
                 follow_redirects=False,
-                trust_env=not on_this_machine(self.settings.base_url),
+                trust_env=trust_env,
+                verify=tls_context(trust_env),
                 headers={"accept": "application/json"},
             )
         return self._http

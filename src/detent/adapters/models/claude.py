@@ -15,6 +15,7 @@ from detent.adapters.models import http_common
 from detent.adapters.models.executor import ModelStepExecutor
 from detent.adapters.models.prices import PriceTable
 from detent.adapters.models.pydantic_ai import LARGEST_ANSWER, MISSING, Made, PydanticAIModel
+from detent.adapters.tls import tls_context
 from detent.dispatch.executor import Availability
 from detent.kernel.errors import ConfigurationError
 
@@ -80,6 +81,7 @@ def claude(
         http = httpx2.AsyncClient(
             timeout=httpx2.Timeout(None, connect=timeout),
             trust_env=trust_env,
+            verify=tls_context(trust_env),
             event_hooks=limiting_hooks(httpx2, max_answer_bytes),
         )
         client = AsyncAnthropic(api_key=key, base_url=base_url, http_client=http, max_retries=0)

@@ -21,6 +21,7 @@ from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, piece
 from detent.adapters.models import http_common
 from detent.adapters.models.model import ModelRequest, OnText, with_system_text
 from detent.adapters.models.prices import PriceTable
+from detent.adapters.tls import tls_context
 from detent.dispatch.conversation import Message, ModelAnswer, Opaque, ToolCall
 from detent.dispatch.executor import Availability
 from detent.dispatch.executor_errors import ExecutorError, MisconfiguredError
@@ -230,10 +231,12 @@ class OpenAIModel:
         import httpx2
 
         if self._client is None:
+            trust_env = not on_this_machine(self.base_url)
             self._client = httpx2.AsyncClient(
                 headers={"content-type": "application/json", **IDENTITY},
                 timeout=httpx2.Timeout(None, connect=self._connect_timeout),
-                trust_env=not on_this_machine(self.base_url),
+                trust_env=trust_env,
+                verify=tls_context(trust_env),
             )
         if self._url is None:
             self._url = httpx2.URL(f"{self.base_url}/chat/completions")

@@ -17,6 +17,7 @@ from detent.adapters.http_body import limiting_hooks, too_large
 from detent.adapters.models import http_common
 from detent.adapters.models.model import ModelRequest, OnText
 from detent.adapters.models.prices import PriceTable
+from detent.adapters.tls import tls_context
 from detent.dispatch.conversation import Message, ModelAnswer, Opaque, ToolCall
 from detent.dispatch.executor import Availability
 from detent.dispatch.executor_errors import ExecutorError, MisconfiguredError, RequestTooLongError
@@ -125,6 +126,7 @@ def _provider(name: str, largest: int) -> tuple[Any, tuple[Any, ...]]:
     library = importlib.import_module("httpx" if "httpx.Async" in str(parameter.annotation) else "httpx2")
     client = library.AsyncClient(
         timeout=library.Timeout(PATIENCE, connect=http_common.CONNECT_TIMEOUT),
+        verify=tls_context(),
         event_hooks=limiting_hooks(library, largest),
     )
     return provider_class(http_client=client), (client,)

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+from detent.adapters.tls import tls_context
 from detent.engine.step_failures import Transient
 from detent.engine.tools import ToolError
 
@@ -177,4 +178,4 @@ def pinned(addresses: list[str]) -> Any:
                         raise
             raise httpx2.ConnectError("It has no address.")
 
-    return Pinned()
+    return Pinned(verify=tls_context())

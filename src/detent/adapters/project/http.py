@@ -24,6 +24,7 @@ from detent.adapters.disk import PRIVATE_FILE
 from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, pieces
 from detent.adapters.project.addresses import Reach, is_here, pinned
 from detent.adapters.project.sandbox import Sandbox, quoted
+from detent.adapters.tls import tls_context
 from detent.engine.step_failures import Transient
 from detent.engine.tools import Tool, ToolError
 from detent.kernel.errors import IntegrationMissing
@@ -106,7 +107,9 @@ class Web:
             addresses = await self._reach.addresses(url, asked_for)
             transport = None if addresses is None else pinned(addresses)
             async with (
-                httpx2.AsyncClient(timeout=timeout, follow_redirects=False, transport=transport) as client,
+                httpx2.AsyncClient(
+                    timeout=timeout, follow_redirects=False, transport=transport, verify=tls_context()
+                ) as client,
                 client.stream("GET", url, headers={**IDENTITY, **headers}) as answer,
             ):
                 location = answer.headers.get("location")
@@ -261,7 +264,9 @@ async def post(url: str, body: Mapping[str, Any], headers: Mapping[str, str], ti
     try:
         async with (
             asyncio.timeout(timeout),
-            httpx2.AsyncClient(timeout=timeout, follow_redirects=False, trust_env=not local) as client,
+            httpx2.AsyncClient(
+                timeout=timeout, follow_redirects=False, trust_env=not local, verify=tls_context(not local)
+            ) as client,
             client.stream("POST", url, json=dict(body), headers=dict(headers)) as answer,
         ):
             return int(answer.status_code)  # the body is not read

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from detent.authoring.problem import Place, Problem
@@ -18,20 +18,22 @@ from detent.kernel.errors import nearest
 
 def sentence_problems(playbook: Playbook) -> list[Problem]:
     """The problems of every bank."""
+    known = known_keys(playbook)
     return [
         problem
         for by_language in playbook.banks.values()
         for bank in by_language.values()
-        for problem in _Check(playbook, bank).problems()
+        for problem in _Check(playbook, bank, known).problems()
     ]
 
 
 class _Check:
     """One check of a bank."""
 
-    def __init__(self, playbook: Playbook, bank: Bank) -> None:
+    def __init__(self, playbook: Playbook, bank: Bank, known: Sequence[str]) -> None:
         self.playbook = playbook
         self.bank = bank
+        self.known = known
 
     def problems(self) -> Iterator[Problem]:
         bank, steps = self.bank, self.playbook.steps
@@ -82,13 +84,12 @@ class _Check:
 
     def condition(self, sentence: Sentence) -> Iterator[Problem]:
         """Its condition is on keys that the playbook knows."""
-        known = known_keys(self.playbook)
         for key in sentence.when or ():
             if not any(
-                key == name or key.startswith(f"{name}.") or name.startswith(f"{key}.") for name in known
+                key == name or key.startswith(f"{name}.") or name.startswith(f"{key}.") for name in self.known
             ):
                 path = f"sentences[{sentence.index}].when"
-                yield self.wrong(path, f"no step reads or sets '{key}'.{nearest(key, known)}")
+                yield self.wrong(path, f"no step reads or sets '{key}'.{nearest(key, self.known)}")
 
     def stand_in(self, sentence: Sentence) -> Iterator[Problem]:
         """What may be said in place of a required sentence names the same facts."""

@@ -15,6 +15,8 @@ import pytest
 from tests.cli.conftest import PATIENCE
 from tests.examples import ALL
 
+pytestmark = pytest.mark.slow
+
 SHOP = '''
 """Actions of a small shop: everything it does is a line in a file."""
 

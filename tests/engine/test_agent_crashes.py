@@ -28,7 +28,7 @@ from detent.testing.world import World
 from tests.engine.agent_crashing import KEY, Oracle, effects_of, journey
 from tests.examples import covering, one_in
 
-pytestmark = pytest.mark.xdist_group("crash")
+pytestmark = pytest.mark.slow
 
 PLENTY, LEAN, THIN = range(3)
 """Which run: without a budget, or with one that ends in the first step's loop, or with its answer."""

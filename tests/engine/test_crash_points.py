@@ -19,7 +19,7 @@ from detent.testing.world import World
 from tests.engine import answers, crashing
 from tests.examples import covering
 
-pytestmark = pytest.mark.xdist_group("crash")
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

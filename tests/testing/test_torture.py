@@ -28,7 +28,6 @@ pytestmark = [
     pytest.mark.torture,
     pytest.mark.slow,
     pytest.mark.timeout(1200),  # hundreds of processes, on a machine that may be busy with others
-    pytest.mark.xdist_group("torture"),
 ]
 
 

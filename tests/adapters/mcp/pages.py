@@ -134,7 +134,7 @@ async def over_http() -> None:
     listener.bind(("127.0.0.1", int(os.environ.get("PORT", "0"))))
     listener.listen()  # whoever comes from now on is served, if not at once
     app = server.streamable_http_app(stateless_http="--stateless" in sys.argv)
-    wanted, broken = os.environ.get("WANTED_HEADER"), os.environ.get("STATUS_OF_CALLS")
+    wanted = os.environ.get("WANTED_HEADER")
 
     async def guarded(scope: Any, receive: Any, send: Any) -> None:
         headers = dict(scope.get("headers", ()))
@@ -142,8 +142,8 @@ async def over_http() -> None:
         if scope["type"] == "http":
             if wanted and headers.get(b"x-key", b"").decode() != wanted:
                 status = 401
-            elif broken and headers.get(b"mcp-method") == b"tools/call":
-                status = int(broken)
+            elif b"x-answer" in headers and headers.get(b"mcp-method") == b"tools/call":
+                status = int(headers[b"x-answer"])
         if status is None:
             await app(scope, receive, send)
             return

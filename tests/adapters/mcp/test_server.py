@@ -35,6 +35,8 @@ from tests.adapters.models.server import Server as WebServer
 from tests.engine import answers
 from tests.engine.conftest import until
 
+pytestmark = pytest.mark.slow
+
 CALL = EffectCall("r1", "k1", 1)
 
 
@@ -230,10 +232,10 @@ class TestInARun:
         assert seen["receipt"] == {"id": "page-a"}
         assert len(book.lines) == 1
 
-    async def test_what_a_server_says_reaches_no_log_above_debug(self, child, caplog):
+    async def test_what_a_server_says_reaches_no_log_above_debug(self, pages, caplog):
         """I11"""
         caplog.set_level(logging.INFO)
-        server = child(queries=["remove", "search"])
+        server = pages(queries=["remove", "search"])
 
         async def work(ctx):
             await ctx.query("pages.search", words="jane.doe@example.org")
@@ -246,25 +248,25 @@ class TestInARun:
 
 
 class TestAnswers:
-    async def test_answers_are_read_as_what_they_are(self, child):
-        server = child()
+    async def test_answers_are_read_as_what_they_are(self, pages):
+        server = pages()
         assert await tool(server, "as_json")() == {"found": [1, 2]}
         assert await tool(server, "as_number")() == "42"
         assert await tool(server, "not_a_number")() == '{"n": NaN}'
         assert await tool(server, "nothing")() is None
         assert await tool(server, "picture")() == ["a pixel", {"$type": "image/png", "size": 28}]
 
-    async def test_too_large_an_answer_fails_a_query_but_not_an_effect_that_happened(self, child, book):
-        asked, told = child(queries=["enormous"]), child(effects=["enormous"])
+    async def test_too_large_an_answer_fails_a_query_but_not_an_effect_that_happened(self, pages, book):
+        asked, told = pages(queries=["enormous"]), pages(effects=["enormous"])
         with pytest.raises(ToolError, match="mcp_answer.*1100002 characters"):
             await tool(asked, "enormous")(title="a")
         receipt = await tool(told, "enormous")(CALL, title="b")
         assert receipt["$type"] == "unreadable"
         assert len(book.lines) == 2
 
-    async def test_the_error_of_a_tool_has_its_text_beside_it(self, child):
+    async def test_the_error_of_a_tool_has_its_text_beside_it(self, pages):
         with pytest.raises(McpToolError) as caught:
-            await tool(child(queries=["remove"]), "remove")(title="lamps")
+            await tool(pages(queries=["remove"]), "remove")(title="lamps")
         assert "there is no page lamps" in caught.value.message
         assert "lamps" not in str(caught.value)
         assert not caught.value.transient
@@ -281,16 +283,16 @@ class TestOpening:
         assert search.description.startswith("Find pages.")
         assert search.misfits({"words": "a", "most": "b"}) == ["/most: must be an integer"]
 
-    async def test_a_tool_the_server_does_not_have_is_refused_with_the_nearest_names(self, child, book):
-        server = child(queries=["serch", "who"], effects=["ad"])
+    async def test_a_tool_the_server_does_not_have_is_refused_with_the_nearest_names(self, pages, book):
+        server = pages(queries=["serch", "who"], effects=["ad"])
         with pytest.raises(ConfigurationError) as caught:
             await server.open()
         assert "has no tool 'serch'. Did you mean 'search'?" in str(caught.value)
         assert "has no tool 'ad'. Did you mean 'add'?" in str(caught.value)
 
-    async def test_a_tool_that_went_missing_fails_its_call_for_good(self, child):
+    async def test_a_tool_that_went_missing_fails_its_call_for_good(self, pages):
         with pytest.raises(ToolError, match="mcp_no_tool.*Did you mean 'search'") as caught:
-            await tool(child(queries=["serch"]), "serch")()
+            await tool(pages(queries=["serch"]), "serch")()
         assert not caught.value.transient
 
     async def test_a_variable_that_is_not_set_is_named(self, child, monkeypatch):
@@ -521,10 +523,14 @@ class TestWhatAServerSays:
         ("status", "in_doubt", "again"),
         [(401, False, False), (404, False, True), (429, False, True), (500, True, True), (503, True, True)],
     )
-    async def test_an_http_status_says_whether_it_may_have_happened(self, web, status, in_doubt, again):
+    async def test_an_http_status_says_whether_it_may_have_happened(
+        self, listening, monkeypatch, status, in_doubt, again
+    ):
+        monkeypatch.setenv("STATUS", str(status))
         server = McpServer(
-            "pages", url=web(STATUS_OF_CALLS=str(status)).url, queries=["search"], effects=["add"]
-        )
+            "pages", url=listening[0].url, headers_env={"X-Answer": "STATUS"}, queries=["search"],
+            effects=["add"],
+        )  # fmt: skip
         with pytest.raises(McpInDoubt if in_doubt else ToolError, match=f"HTTP {status}"):
             await tool(server, "add")(CALL, title="a")
         with pytest.raises(ToolError) as caught:

@@ -21,8 +21,6 @@ from detent.dispatch.conversation import Message
 from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
 from tests.adapters.models.test_executor import Run
 
-pytestmark = pytest.mark.xdist_group("llama")
-
 FORM = {
     "type": "object",
     "properties": {

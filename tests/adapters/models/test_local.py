@@ -25,7 +25,7 @@ from detent.engine.schemas import misfits, schema_of
 from detent.kernel.errors import ConfigurationError
 from tests.examples import one_in
 
-pytestmark = pytest.mark.xdist_group("llama")
+pytestmark = pytest.mark.slow
 
 STORY = "Tell me a long story about a dog and a lighthouse."
 

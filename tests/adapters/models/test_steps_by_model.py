@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import pytest
-
 from detent import Engine, Flow, Machine, Move, Status, Step, when
 from detent.adapters.models import local, openai
 from detent.adapters.models.executor import ModelStepExecutor
@@ -23,8 +21,6 @@ from detent.dispatch.result import DispatchResult
 from detent.kernel.entries import Moved
 from detent.stores import MemoryStore
 from tests.adapters.models.test_llama_server import llama  # noqa: F401  a fixture
-
-pytestmark = pytest.mark.xdist_group("llama")
 
 
 @dataclass

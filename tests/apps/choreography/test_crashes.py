@@ -20,7 +20,7 @@ from tests.apps.choreography.crashing import show
 from tests.examples import one_in
 from tests.flows.refine.test_crashes import told
 
-pytestmark = pytest.mark.xdist_group("crash")
+pytestmark = pytest.mark.slow
 
 WORKLOAD = "tests.apps.choreography.crashing:show"
 FILES = 16

@@ -38,7 +38,7 @@ from tests.examples import ALL
 
 __all__ = ["detent", "folder"]
 
-pytestmark = pytest.mark.xdist_group("warranty-evals")  # some share a play of all cases
+pytestmark = pytest.mark.slow  # some share a play of all cases
 
 NAMED = (
     "valid_warranty_001", "valid_warranty_short_003", "valid_warranty_with_details_001",

@@ -46,7 +46,6 @@ STRIDE = 1 if ALL else 480
 LANES = 2
 
 pytestmark = [
-    pytest.mark.xdist_group("crash"),
     pytest.mark.slow,
     pytest.mark.timeout(max(600, 12_000 // STRIDE)),  # half a minute, on a machine with nothing else to do
 ]

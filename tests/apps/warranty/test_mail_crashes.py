@@ -23,7 +23,7 @@ from tests.apps.warranty.correspondence import COVERED, CUSTOMER, DEVICES, PATHS
 from tests.engine import answers
 from tests.examples import one_in
 
-pytestmark = pytest.mark.xdist_group("crash")
+pytestmark = pytest.mark.slow
 
 RUN = "r0"
 COMMITS = 9

@@ -16,7 +16,7 @@ from detent.testing.world import World
 from tests.examples import one_in
 from tests.flows.refine.crashing import refinement
 
-pytestmark = pytest.mark.xdist_group("crash")
+pytestmark = pytest.mark.slow
 
 MOVES = 9
 """prepare, plan, validate, plan, validate, implement, judge, implement, judge."""

@@ -28,7 +28,7 @@ from tests.examples import covering, one_in
 from tests.flows.workflow import crashing
 from tests.flows.workflow.crashing import ITEMS
 
-pytestmark = pytest.mark.xdist_group("crash")
+pytestmark = pytest.mark.slow
 
 PROBED, KEYED, BLIND = range(3)
 SUCCEEDS, FAILS = range(2)

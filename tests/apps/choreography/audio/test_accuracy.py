@@ -12,7 +12,7 @@ from detent.apps.choreography.audio.analysis import analyse
 from detent.apps.choreography.audio.synthetic import SUITE
 from detent.apps.choreography.domain.song import Song
 
-pytestmark = pytest.mark.xdist_group("songs")  # each song is written and measured once
+pytestmark = pytest.mark.slow  # the first time, librosa compiles its loops
 
 SAMPLED = ("drift", "waltz", "trance", "rush")
 """A tempo that drifts, 3/4 after silence, another form, and a song heard at half its tempo."""
@@ -49,7 +49,6 @@ def test_tempo_beats_downbeats_and_borders_are_heard(name, hear):
     check(*hear(name))
 
 
-@pytest.mark.slow  # the first time, librosa compiles its loops
 @songs(("house",))
 def test_librosa_hears_them_too(name, hear):
     """R-44: with novelty alone it heard bars 9 to 40 of `house` as one section."""

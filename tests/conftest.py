@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -62,6 +63,18 @@ def no_settings_of_ones_own(
         monkeypatch.delenv(name, raising=False)
     # Projects that tests make are their own; tests about trust take this back.
     monkeypatch.setenv("DETENT_TRUST", "all")
+
+
+@pytest.fixture(autouse=True)
+def own_import_path() -> Iterator[None]:
+    """A project that a test imported from is forgotten: every look at the path grew longer by it."""
+    path, known = sys.path.copy(), set(sys.path_importer_cache)
+    yield
+    if sys.path != path:
+        sys.path[:] = path
+    for place in sys.path_importer_cache.keys() - known:
+        if not place.startswith(sys.prefix):
+            del sys.path_importer_cache[place]
 
 
 @pytest.fixture(autouse=True)

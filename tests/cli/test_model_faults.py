@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.cli.acting import Refused, serving
+from tests.examples import covering
 
 POST = '''
 """Sorts letters, one after another."""
@@ -146,8 +147,7 @@ def shown(detent: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return listed, figures
 
 
-@pytest.mark.parametrize("level", ["collaborator", "consultant"])
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize(("name", "level"), covering(FAULTS, ["collaborator", "consultant"], together=1))
 def test_what_is_no_wrong_answer_costs_no_trust_and_is_counted_as_what_it_is(detent, folder, name, level):
     fault = FAULTS[name]
     visits = fault.visits

@@ -41,7 +41,7 @@ from tests.apps.warranty.mailroom import COVERED, DEVICES, NO_SERIAL, mail
 from tests.apps.warranty.test_intake import BOUNCE
 from tests.examples import ALL
 
-STRIDE = 1 if ALL else 480
+STRIDE = 1 if ALL else 720
 """Of so many instants one is tried."""
 LANES = 2
 

@@ -74,11 +74,11 @@ def database(param: Param) -> str:
     return str(Path(param["folder"]) / "store.db")
 
 
-def count_rows(path: str, table: str) -> int:
+def count_rows(path: str, table: str, where: str = "1") -> int:
     """Count the rows of a table through a second connection, so only committed rows are seen."""
     connection = sqlite3.connect(path)
     try:
-        (rows,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+        (rows,) = connection.execute(f"SELECT count(*) FROM {table} WHERE {where}").fetchone()
         return int(rows)
     finally:
         connection.close()

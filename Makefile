@@ -39,9 +39,10 @@ demo: $(CORE) ## a mailbox answered step by step, with no model and no key
 test: $(DEV) ## run the tests, with a sample of the large matrices
 	@# The first time, one process compiles the tests instead of every worker for itself.
 	@[ -d tests/__pycache__ ] || $(PY) -m pytest --collect-only -qq >/dev/null 2>&1 || true
-	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(LONGER) $(ARGS)
 
 test-all: export DETENT_TEST_ALL := 1
+test-all: LONGER := --timeout=1200
 test-all: test ## run them with every case, every example and every kill point
 
 check: $(DEV) ## style, types and walls

@@ -149,6 +149,18 @@ class TestConnections:
                 await waiting
             assert await posted(made) == b"hi"
 
+    async def test_a_connection_that_ended_while_others_were_used_is_closed(self):
+        peer = Peer()
+        async with listening(peer) as port, client(f"http://127.0.0.1:{port}/") as made:
+            async with made.post(b"", {}) as first, made.post(b"", {}) as second:
+                assert [await whole(first, 10), await whole(second, 10)] == [b"hi", b"hi"]
+            peer.connections[1].write_eof()
+            while made.idle > 1:
+                await asyncio.sleep(0)
+            await posted(made)
+            assert peer.requests[-1].connection == 1
+            assert await peer.closed.get() == 2
+
     async def test_closing_the_client_closes_its_connections(self):
         peer = Peer()
         async with listening(peer) as port:

@@ -95,6 +95,7 @@ class HttpClient:
         """Makes connections, to the server or through a proxy. They are kept here, as all of them lead to one
         address: the pool would compare addresses and look through its queues at every request."""
         self._idle: list[httpcore2.AsyncConnectionInterface] = []
+        """The one used last at the end, so that the others grow old and are closed."""
         self._free = asyncio.Semaphore(most_connections)
 
     @asynccontextmanager
@@ -145,6 +146,8 @@ class HttpClient:
 
     async def _keep(self, connection: httpcore2.AsyncConnectionInterface) -> None:
         """Keep a connection for the next request. One that is still owed a part of a response has closed."""
+        while self._idle and self._idle[0].has_expired():  # the oldest, to which no request may come any more
+            await self._idle.pop(0).aclose()
         if connection.is_idle() and not connection.is_closed() and len(self._idle) < MOST_IDLE:
             self._idle.append(connection)
         else:

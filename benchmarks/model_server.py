@@ -4,9 +4,10 @@ It first calls the query, then the effect, and states the facts when it is asked
 follows from the request alone. It listens in a process of its own and ends with the one that started it.
 """
 
-import asyncio
 import json
+import socket
 import sys
+import threading
 import time
 from typing import Any
 
@@ -15,31 +16,59 @@ FACTS = {"part": "P-7", "quantity": 1}
 """What the model states, and what it orders."""
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 DEVICE = {"device": "oven"}
+READ = 64 * 1024
 
 
-async def serve(delay: float) -> None:
+class Server:
+    """Answers each connection in a thread of its own, and adds up the time it takes for its replies.
+
+    A reply's time is from the arrival of the request to just before the answer is handed to the network: what
+    this program needs to read and write JSON is the model's time too, not the client's.
+    """
+
+    def __init__(self, delay: float) -> None:
+        """Listen on a free port."""
+        self.delay = delay
+        self.replies, self.seconds = 0, 0.0
+        self.listening = socket.create_server(("127.0.0.1", 0), backlog=1000)
+        self.adding = threading.Lock()
+
+    def accept(self) -> None:
+        """Serve every connection."""
+        while True:
+            connection, _ = self.listening.accept()
+            threading.Thread(target=self.connection, args=(connection,), daemon=True).start()
+
+    def connection(self, connection: socket.socket) -> None:
+        """Answer the requests of one connection."""
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while received := connection.recv(READ):
+            begin = time.perf_counter()
+            while (length := whole_length(received)) is None or len(received) < length:
+                received += connection.recv(READ)
+            request = json.loads(received.partition(b"\r\n\r\n")[2])
+            time.sleep(self.delay)
+            body = json.dumps(reply(request)).encode()
+            taken = time.perf_counter() - begin
+            connection.sendall(HEAD % len(body) + body)
+            with self.adding:
+                self.replies, self.seconds = self.replies + 1, self.seconds + taken
+
+
+def whole_length(received: bytes) -> int | None:
+    """How long a request is, head and body; None until its head is whole."""
+    head, end, _ = received.partition(b"\r\n\r\n")
+    length = head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]
+    return len(head) + len(end) + int(length) if end else None
+
+
+def serve(delay: float) -> None:
     """Print the port, answer until the standard input is closed, then print what the replies took."""
-    replies, spent = 0, 0.0
-
-    async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal replies, spent
-        try:
-            while head := (await reader.readuntil(b"\r\n\r\n")).lower():
-                length = int(head.partition(b"content-length:")[2].split(b"\r\n")[0])
-                request = json.loads(await reader.readexactly(length))
-                begin = time.perf_counter()
-                await asyncio.sleep(delay)
-                body = json.dumps(reply(request)).encode()
-                writer.write(HEAD % len(body) + body)
-                await writer.drain()
-                replies, spent = replies + 1, spent + time.perf_counter() - begin
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
-
-    server = await asyncio.start_server(connection, "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    print(json.dumps({"replies": replies, "seconds": spent}), flush=True)
+    server = Server(delay)
+    print(server.listening.getsockname()[1], flush=True)
+    threading.Thread(target=server.accept, daemon=True).start()
+    sys.stdin.read()
+    print(json.dumps({"replies": server.replies, "seconds": server.seconds}), flush=True)
 
 
 def reply(request: dict[str, Any]) -> dict[str, Any]:
@@ -66,4 +95,4 @@ def facts(request: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(float(sys.argv[1])))
+    serve(float(sys.argv[1]))

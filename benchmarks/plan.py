@@ -521,7 +521,7 @@ WORKLOADS: tuple[Workload, ...] = (
             for words, check in (
                 ("at most 3 ms a visit over the model's time", within(3.0, "over_ms", " ms", name)),
                 (
-                    "at most 3 ms a visit over the bare loop, whose HTTP client alone may take as long",
+                    "at most 3 ms a visit over the bare loop",
                     within_over(3.0, "over_ms", " ms", name, BARE_LOOP),
                 ),
                 ("at most 3 commits a visit", within(3.0, "commits", " commits", name)),

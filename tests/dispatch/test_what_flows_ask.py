@@ -10,6 +10,7 @@ from detent.dispatch.autonomy import AutonomyLevel, FallbackReason
 from detent.dispatch.evidence import DEMOTIONS, ByLevel, Demotion, EvidenceRules
 from detent.dispatch.format import JsonDialect
 from detent.dispatch.proposal import Proposal
+from detent.dispatch.replay import replay
 from detent.dispatch.standing import Standing
 from detent.engine.outcome import Effect, Outcome
 from detent.engine.step import Step
@@ -329,6 +330,35 @@ class TestEvidenceFromALaterMeasurement:
         engine = await quick.engine(flow, dispatch=self.dispatch("collaborator"))
         run = await engine.run("flow", {"score": score})
         assert await self.figures(engine, run.id) == expected
+
+    @pytest.mark.parametrize(("score", "expected"), [(0.9, (1, 1, 0)), (0.1, (2, 1, 1))])
+    async def test_a_visit_that_a_comparison_found_right_does_not_agree_twice(self, quick, score, expected):
+        """In the tally that demotes as in the report."""
+        rules = EvidenceRules(audit=ByLevel(1.0, 1.0))
+        right = scripted(again({"kind": "by code"}), step="train")
+        dispatch = settings(right, agent("consultant"), step="train", evidence=rules)
+        engine = await quick.engine(self.flow(), dispatch=dispatch)
+        run = await engine.run("flow", {"score": score})
+        assert await self.figures(engine, run.id) == expected
+        await engine.performer.evidence.settle()
+        ((_, mark),) = (await engine.store.marks("evidence/flow/train")).items()
+        tally = Standing.from_plain(mark).tally()
+        assert (tally.judged, tally.judged - tally.wrong, tally.wrong) == expected
+
+    async def test_a_comparison_after_a_right_verdict_does_not_agree_again(self, quick):
+        """As when a past visit is compared."""
+        nobody = EvidenceRules(audit=ByLevel(0.0, 0.0), audit_per_day=0)
+        right = scripted(again({"kind": "by code"}), step="train")
+        dispatch = settings(right, agent("consultant"), step="train", evidence=nobody)
+        engine = await quick.engine(self.flow(), dispatch=dispatch)
+        first, second = [await engine.run("flow", {"score": 0.9}) for _ in range(2)]
+        await engine.performer.evidence.settle()  # a past visit counts from when the evidence began
+        compared = [note async for note in replay(engine, second.id, step="train")]
+        assert [note["outcome"] for note in compared] == ["agreed"]
+        assert await self.figures(engine, first.id, second.id) == (2, 2, 0)
+        await engine.performer.evidence.settle()
+        ((_, mark),) = (await engine.store.marks("evidence/flow/train")).items()
+        assert Standing.from_plain(mark).tally().judged == 2
 
     async def test_code_that_was_measured_is_no_evidence_about_an_agent(self, quick):
         """The note is there all the same."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.autonomy import AutonomyLevel
 from detent.dispatch.due_comparison import due_runs, due_since, set_due
-from detent.dispatch.evidence import MEASUREMENT, PERSON, verdict_of_later
+from detent.dispatch.evidence import MEASUREMENT, PERSON, Verdict, verdict_of_later
 from detent.dispatch.evidence_log import Counted, EvidenceLog
 from detent.dispatch.executor_errors import DispatchError
 from detent.dispatch.layers import Layers
@@ -101,9 +101,15 @@ class Dispatcher(Planner):
 
     async def judged(self, driver: Work, verdicts: Sequence[Mapping[str, Any]]) -> None:
         """Count what later steps and people say about agents' visits."""
+        from detent.dispatch.found_right import found_right_by_comparison
+
         for note in verdicts:
             verdict = verdict_of_later(note)
             if verdict is None or not counts_in(driver.run, note) or driver.run.config.get(REPLAYED):
+                continue
+            if verdict is Verdict.AGREED and await found_right_by_comparison(
+                driver.engine.store, driver.run.id, note
+            ):
                 continue
             record = note["record"]
             step, lowered = str(record["step"]), record.get("lowered") or {}

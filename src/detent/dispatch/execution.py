@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.after_effects import AfterEffects
@@ -601,9 +602,10 @@ class Execution:
             "prompt": plan.prompt_fingerprint,
             "handler": plan.handler_fingerprint,
             "check": plan.check_fingerprint,
-            "sampling": self._sampling(),
+            "sampling": self._sampling,
         }
 
+    @cached_property
     def _sampling(self) -> str:
         """How the model is asked, and where."""
         server_of = getattr(self.planner.settings.executors, "server_of", None)
@@ -647,7 +649,7 @@ class Execution:
         self.level = demotion.level
         return f"demoted: {demotion.why or 'no reason given'}"
 
-    @property
+    @cached_property
     def agent_fingerprint(self) -> str:
         """The agent, as far as it is known before it answers."""
         return digest(self.series(self.plan.config.model_id), 12)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 from detent.dispatch.usage import UsageMetadata
 
@@ -89,6 +89,15 @@ class ConversationExecutor(Protocol):
 
     async def reply(self, request: ReplyRequest) -> ModelAnswer:
         """One reply: tool calls, or an answer. Retries and time limits are the caller's business."""
+
+
+def converses(executor: object) -> TypeGuard[ConversationExecutor]:
+    """Whether an executor gives one reply at a time.
+
+    The same as `isinstance`, which lists what a protocol has at every call and takes longer than the rest of
+    preparing a request.
+    """
+    return callable(getattr(executor, "reply", None))
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from detent.dispatch.agent_side import agent_side
 from detent.dispatch.agent_tools import FATAL, AgentTools
@@ -17,7 +17,13 @@ from detent.dispatch.answer_text import parse_answer, too_deep
 from detent.dispatch.compaction import fitting, room
 from detent.dispatch.config import AGENT_TIMEOUT
 from detent.dispatch.conversation import Conversation, Message, Opaque, ToolCall
-from detent.dispatch.executor import AgentStreamChunk, ConversationExecutor, ReplyRequest, StepExecutor
+from detent.dispatch.executor import (
+    AgentStreamChunk,
+    ConversationExecutor,
+    ReplyRequest,
+    StepExecutor,
+    converses,
+)
 from detent.dispatch.executor_errors import (
     ExecutorError,
     ExecutorTimeoutError,
@@ -305,10 +311,10 @@ class Replies:
     async def _sent(
         self, messages: Sequence[Message], schema: Any, record: dict[str, Any]
     ) -> UsageMetadata | None:
-        if isinstance(self.executor, ConversationExecutor):
+        if converses(self.executor):
             return await self._reply(self.executor, messages, schema, record)
         try:
-            return await self._execute(self.executor, messages, schema, record)
+            return await self._execute(cast("StepExecutor", self.executor), messages, schema, record)
         except RequestTooLongError as error:
             if not self.acted:
                 raise

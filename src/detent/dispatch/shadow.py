@@ -21,6 +21,7 @@ from detent.dispatch.due_comparison import no_longer_due
 from detent.dispatch.evidence import COMPARISON, PERSON, Verdict, judge_of, verdict_of, verdict_of_shadow
 from detent.dispatch.evidence_log import Counted, mark_of
 from detent.dispatch.execution import Answer, Execution
+from detent.dispatch.found_right import found_right_later
 from detent.dispatch.matching import normal
 from detent.dispatch.result import DispatchResult
 from detent.dispatch.standing import Observation, Standing, gathered_at
@@ -241,6 +242,8 @@ class Shadow:
         before, verdict = verdict_of(record), verdict_of_shadow(note)
         if verdict is None or (verdict is Verdict.AGREED and before is not None and before.judges):
             return None
+        if await self._found_right_before(verdict, note):
+            return None
         return await self._counted(
             verdict, note["series"], judge=judge_of(note), audit=note["side"] == "handler"
         )
@@ -265,8 +268,20 @@ class Shadow:
                 return None
         elif level >= AutonomyLevel.CONSULTANT:
             return None
+        if await self._found_right_before(verdict, note):
+            return None
         judge, series = judge_of(note), dict(note["series"])
         return await self._counted(verdict, series, judge=judge, audit=audit, replayed=True)
+
+    async def _found_right_before(self, verdict: Verdict, note: Mapping[str, Any]) -> bool:
+        """Whether a comparison only says again what a later verdict has said already.
+
+        No later verdict is evidence about an agent that was only the shadow.
+        """
+        if verdict is not Verdict.AGREED or note["side"] != "handler":
+            return False
+        driver = self.execution.driver
+        return await found_right_later(driver.engine.store, driver.run.id, note)
 
     async def _counted(
         self,

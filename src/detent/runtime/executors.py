@@ -74,6 +74,8 @@ class ConfiguredExecutors:
         self._settings = settings
         self._limits: dict[str, Any] = {} if max_turns is None else {"max_turns": max_turns}
         self._models: dict[str, Model] = {}
+        self._providers: dict[str, Provider] = {}
+        """By name, once read: settings do not change, and every visit of an agent step asks for one."""
         self._others: weakref.WeakSet[Any] = weakref.WeakSet()
 
     # -- what there is --------------------------------------------------------------------------------------
@@ -98,7 +100,7 @@ class ConfiguredExecutors:
         Another server may answer with another model of the same name, so both are part of a series.
         """
         name = name or self.default
-        if name is None or self.unknown(name) is not None:
+        if name is None or (name not in self._providers and self.unknown(name) is not None):
             return None
         provider = self.provider(name)
         address = str(provider.options.get("base_url", ""))
@@ -132,6 +134,11 @@ class ConfiguredExecutors:
         Raises:
             ConfigurationError: the provider is unknown, or its settings contradict each other.
         """
+        if name not in self._providers:
+            self._providers[name] = self._read(name)
+        return self._providers[name]
+
+    def _read(self, name: str) -> Provider:
         if (wrong := self.unknown(name)) is not None:
             raise ConfigurationError(wrong[0].upper() + wrong[1:])
         entry = self._settings.section("models").get(name)
@@ -281,7 +288,7 @@ class ConfiguredExecutors:
             raise ConfigurationError(
                 f"The executor '{point.name}' ({point.value}) cannot be loaded: {cause}"
             ) from error
-        return cast("StepExecutor", factory(provider.options, folder=provider.folder))
+        return cast("StepExecutor", factory(dict(provider.options), folder=provider.folder))
 
     @cached_property
     def _prices(self) -> PriceTable:

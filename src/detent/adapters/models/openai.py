@@ -21,7 +21,6 @@ from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, piece
 from detent.adapters.models import http_common
 from detent.adapters.models.model import ModelRequest, OnText, with_system_text
 from detent.adapters.models.prices import PriceTable
-from detent.adapters.tls import tls_context
 from detent.dispatch.conversation import Message, ModelAnswer, Opaque, ToolCall
 from detent.dispatch.executor import Availability
 from detent.dispatch.executor_errors import ExecutorError, MisconfiguredError
@@ -32,7 +31,7 @@ from detent.kernel.identity_memo import IdentityMemo
 from detent.kernel.plain import digest, encode, to_plain
 
 if TYPE_CHECKING:
-    import httpx2
+    from detent.adapters.http_client import HttpClient, HttpResponse
 
 Finish = Literal["stop", "length", "tool", "filter", "other"]
 
@@ -173,8 +172,7 @@ class OpenAIModel:
         self._max_answer_bytes = max_answer_bytes
         self._prices = prices or PriceTable()
         self._clock = clock
-        self._client: httpx2.AsyncClient | None = None
-        self._url: httpx2.URL | None = None
+        self._client: HttpClient | None = None
         self._problem = http_common.wrong_address(self.base_url)
         self._accepted: dict[str | None, _Accepted] = {}
         self._answer_formats = IdentityMemo(_answer_format)
@@ -226,21 +224,26 @@ class OpenAIModel:
 
     # -- asking ---------------------------------------------------------------------------------------------
 
-    def _connected(self) -> tuple[httpx2.AsyncClient, httpx2.URL]:
-        """The client, and the address of chat completions, which is parsed once."""
-        import httpx2
+    def _connected(self) -> HttpClient:
+        """The client, made at the first request.
 
+        Raises:
+            MisconfiguredError: httpx2 is missing, or the address is none.
+        """
         if self._client is None:
-            trust_env = not on_this_machine(self.base_url)
-            self._client = httpx2.AsyncClient(
-                headers={"content-type": "application/json", **IDENTITY},
-                timeout=httpx2.Timeout(None, connect=self._connect_timeout),
-                trust_env=trust_env,
-                verify=tls_context(trust_env),
+            if self._problem:
+                raise MisconfiguredError(f"{self._server} cannot be reached: {self._problem}.")
+            try:
+                from detent.adapters.http_client import HttpClient
+            except ImportError as error:
+                raise MisconfiguredError("httpx2 is not installed: pip install 'detent[models]'.") from error
+            self._client = HttpClient(
+                f"{self.base_url}/chat/completions",
+                headers={"content-type": "application/json", "user-agent": "detent", **IDENTITY},
+                connect_timeout=self._connect_timeout,
+                trust_env=not on_this_machine(self.base_url),
             )
-        if self._url is None:
-            self._url = httpx2.URL(f"{self.base_url}/chat/completions")
-        return self._client, self._url
+        return self._client
 
     def _key(self) -> str:
         return os.environ.get(self._api_key_env, "") if self._api_key_env else ""
@@ -252,19 +255,14 @@ class OpenAIModel:
         names: http_common.WireNames,
         on_text: OnText | None,
     ) -> ModelAnswer:
-        try:
-            client, url = self._connected()
-            import httpx2
-        except ImportError as error:
-            raise MisconfiguredError("httpx2 is not installed: pip install 'detent[models]'.") from error
-        headers = {"authorization": f"Bearer {key}"} if (key := self._key()) else None
+        client = self._connected()
+        from detent.adapters.http_client import HttpFailure
+
+        headers = {"authorization": f"Bearer {key}"} if (key := self._key()) else {}
         content = encode(body).encode()
         most = self._max_answer_bytes or max(SMALLEST_LIMIT, BYTES_PER_TOKEN * request.max_tokens)
         try:
-            async with (
-                asyncio.timeout(self._answer_timeout),
-                client.stream("POST", url, content=content, headers=headers) as response,
-            ):
+            async with asyncio.timeout(self._answer_timeout), client.post(content, headers) as response:
                 if response.status_code != 200:
                     raise self._refusal(
                         response.status_code, await _refused_with(response), response.headers, request
@@ -281,11 +279,9 @@ class OpenAIModel:
             ) from None
         except BodyEncoded:
             raise ExecutorError(f"{self._server} sent an answer that cannot be decoded.") from None
-        except httpx2.UnsupportedProtocol:
-            raise MisconfiguredError(f"{self._server} cannot be reached: {self._problem}.") from None
-        except httpx2.TransportError as error:
+        except HttpFailure as error:
             raise ExecutorError(
-                f"{self._server} could not be reached, or broke off ({type(error).__name__}).", transient=True
+                f"{self._server} could not be reached, or broke off ({error}).", transient=True
             ) from error
 
     def _body(
@@ -551,7 +547,7 @@ class _PartialAnswer:
         call.arguments.append(arguments if isinstance(arguments, str) else json.dumps(arguments))
 
 
-async def _refused_with(response: httpx2.Response) -> bytes:
+async def _refused_with(response: HttpResponse) -> bytes:
     """The body of a refusal; empty when it is too long or packed."""
     try:
         return await whole(response, LARGEST_REFUSAL)

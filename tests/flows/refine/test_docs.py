@@ -106,6 +106,20 @@ def test_a_new_refinement_is_checked_and_run_with_one_line_for_each_state(tmp_pa
     assert (tmp_path / "essay/refine.py").read_text() == before
 
 
+def test_a_refinement_under_plugins_is_checked_without_its_name(tmp_path, monkeypatch, capsys):
+    """Nothing else finds it, and it is checked once, right or wrong."""
+    monkeypatch.chdir(tmp_path)
+    assert run(["new", "refine", "essay"]) == 0
+    Path("detent.yaml").write_text("plugins: [essay/]\n")
+    capsys.readouterr()
+    assert run(["check"]) == 0
+    assert capsys.readouterr().out == "essay: ok, 5 steps\n"
+    assert run(["check", "--json"]) == 0
+    assert [(row["flow"], row["place"]) for row in json.loads(capsys.readouterr().out)] == [
+        ("essay", "essay/")
+    ]
+
+
 def test_a_folder_without_a_flow_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "essay").mkdir()

@@ -115,9 +115,11 @@ def test_a_missing_file_is_a_configuration_error(tmp_path):
 def test_a_colour_the_wheel_lacks_becomes_the_nearest_of_its_mood():
     head = Fixture.model_validate({**MH1.to_plain(), "maps": {"color": {"red": 7, "cyan": 9, "white": 0}}})
     assert head.channel_value("color", "red") == (7, None)
-    value, warning = head.channel_value("color", "blue")
+    value, missing = head.channel_value("color", "blue")
     assert value == 9
-    assert "'cyan'" in str(warning)
+    assert missing is not None
+    assert missing.warning(["MH1"]) == "MH1 has no color 'blue': 'cyan' is used, the nearest there is."
+    assert missing.warning(["MH1", "MH2"]).startswith("MH1, MH2 have no color 'blue'")
     assert head.channel_value("color", "amber")[0] == 7
 
 

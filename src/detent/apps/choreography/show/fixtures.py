@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -54,6 +54,20 @@ class Maps(Part):
     gobo: dict[str, Dmx] = Field(default_factory=dict)
 
 
+class Missing(NamedTuple):
+    """A name that a head's map lacks."""
+
+    channel: str
+    name: str
+    instead: str
+    """What is sent in its place, as the end of a sentence."""
+
+    def warning(self, heads: Collection[str]) -> str:
+        """One sentence, however many heads it is about."""
+        lack = "have" if len(heads) > 1 else "has"
+        return f"{', '.join(heads)} {lack} no {self.channel} '{self.name}': {self.instead}."
+
+
 class Fixture(Part):
     """One moving head."""
 
@@ -95,8 +109,8 @@ class Fixture(Part):
         """Degrees as the DMX value that is sent."""
         return round(float(self.axis_dmx(axis, degrees)))
 
-    def channel_value(self, channel: str, name: str) -> tuple[int, str | None]:
-        """DMX value of a shutter, colour or gobo, and a warning where another one stands in for it."""
+    def channel_value(self, channel: str, name: str) -> tuple[int, Missing | None]:
+        """DMX value of a shutter, colour or gobo, and what is missing where another one stands in for it."""
         own: Mapping[str, int] = getattr(self.maps, channel)
         usual = VOCABULARIES[channel]
         if name in own:
@@ -105,23 +119,21 @@ class Fixture(Part):
             return usual[name].dmx, None
         if channel == "shutter":  # a stand-in could leave a closed head lit
             value = usual[name].dmx
-            return value, f"{self.fixture_id} has no shutter '{name}' in its map; the usual {value} is used."
+            return value, Missing(channel, name, f"the usual {value} is used")
         nearest = min(own, key=lambda other: (_distance(channel, name, other), other))
-        return own[
-            nearest
-        ], f"{self.fixture_id} has no {channel} '{name}'; '{nearest}' is the nearest it has."
+        return own[nearest], Missing(channel, name, f"'{nearest}' is used, the nearest there is")
 
-    def constants(self, channels: Channels) -> tuple[dict[int, int], list[str]]:
-        """DMX values, by channel, that hold throughout a section, and warnings."""
+    def constants(self, channels: Channels) -> tuple[dict[int, int], list[Missing]]:
+        """DMX values, by channel, that hold throughout a section, and what the maps lack for it."""
         values = {self.dmx_mapping[role]: 0 for role in ("pan_fine", "tilt_fine") if role in self.dmx_mapping}
         values |= self.defaults
-        warnings: list[str] = []
+        missing: list[Missing] = []
         for role in VOCABULARIES:
             if role in self.dmx_mapping:
-                value, warning = self.channel_value(role, getattr(channels, role))
+                value, lack = self.channel_value(role, getattr(channels, role))
                 values[self.dmx_mapping[role]] = value
-                warnings += [warning] if warning else []
-        return values, warnings
+                missing += [lack] if lack else []
+        return values, missing
 
 
 class Rig(Part):

@@ -63,6 +63,7 @@ class Job:
         try:
             check_name(project)
             output.check()
+            output.check_place()
         except ConfigurationError as error:
             problems += problems_of(error)
         request = new_request(config, song, folder=folder, known=problems, **wishes)

@@ -7,9 +7,12 @@ are written, and the others are left alone.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from errno import ENOTDIR
 from hashlib import sha256
+from os import strerror
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import get_ident
 from typing import Any, NamedTuple
 
@@ -19,6 +22,30 @@ from detent.kernel.errors import ConfigurationError
 
 LONGEST_NAME = 200
 """Bytes of a project's name: names of files are at most 255, and it begins them."""
+
+
+_WRITTEN = (
+    "*_detent_mh.xsq", "audio.json", "plan.json", "implementation.json", "evaluation.json", "result.json",
+    "metrics.txt", "timeline.svg", "timeline.png", "checkpoints/*.json", "checkpoints/plans/*.json",
+)  # fmt: skip
+"""Names of the files of shows, in their folder."""
+
+
+def check_writable(place: Path) -> None:
+    """Raise `ConfigurationError` if a file cannot be written to a place, before hours are spent on it.
+
+    Nothing is left behind: folders that do not exist yet are not created, but tried one level above.
+    """
+    folder = next(above for above in place.absolute().parents if above.exists())
+    try:
+        if not folder.is_dir():
+            raise NotADirectoryError(ENOTDIR, strerror(ENOTDIR))
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ConfigurationError(
+            f"Nothing can be written to {place.parent}: {error.strerror} ({folder}). Choose another --out."
+        ) from error
 
 
 def check_name(project: str) -> None:
@@ -67,6 +94,16 @@ class Output(NamedTuple):
                 f"{self.sequence} was not made by Detent, or was added to since. Write elsewhere with --out, "
                 f"add the show to it with --xsq, or overwrite it with --force."
             )
+
+    def check_place(self) -> None:
+        """Raise `ConfigurationError` if nothing can be written there."""
+        check_writable(self.folder / "any")
+        check_writable(self.sequence)
+
+    def of_shows(self) -> Iterator[Path]:
+        """The files in the folder that this show or an earlier one has written, under whatever name."""
+        for pattern in _WRITTEN:
+            yield from sorted(self.folder.glob(pattern))
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""

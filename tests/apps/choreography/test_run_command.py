@@ -134,6 +134,18 @@ class TestTheWholeWay:
         assert replayed.code == 0, replayed.err
         assert not (studio / "song" / "song_detent_mh.xsq").exists()
 
+    def test_a_rig_of_few_colours_is_given_no_others(self, studio, detent):
+        """The planner knows the maps; a wheel with one gobo has nothing to choose."""
+        maps = "maps: {color: {white: 0, red: 16, blue: 32}, gobo: {open: 7}}"
+        head = "  - {{fixture_id: H{0}, xlights_model_name: H{0}, config: {{{1}}}}}\n"
+        rows = head.format(1, maps) + head.format(2, maps) + head.format(3, "channel_count: 16")
+        (studio / "rig.yaml").write_text(f"fixtures:\n{rows}")
+        ran = detent("run", "choreography", "song.wav", *QUICK, "--fixtures", "rig.yaml", "--json")
+        assert ran.code == 0, ran.err
+        channels = [section["channels"] for section in ran.json["plan"]["sections"]]
+        assert {shown["color"] for shown in channels} == {"white", "red", "blue"}
+        assert not [line for line in ran.json["warnings"] if " no color " in line or " no gobo " in line]
+
 
 class TestRubbish:
     def test_every_problem_is_told_at_once(self, studio, detent):

@@ -18,6 +18,8 @@ from detent.apps.choreography.domain.targets import heads_of
 from detent.apps.choreography.domain.vocabulary import STROBES
 
 S = TypeVar("S", SectionPlan, ImplementationSection)
+LONGEST_COLOUR_PERCENT = 50
+"""Most of a song that one colour should last, or as long as its longest section."""
 FAR = 60
 """Degrees in pan or tilt above which heads must glide to a new pose."""
 

@@ -190,6 +190,8 @@ class TestRubbish:
             (("--fixtures", "nowhere.yaml"), "nowhere.yaml"),
             (("--templates", "nowhere"), "nowhere"),
             (("--layout", "nowhere.xml"), "nowhere.xml"),
+            (("--media", "S:/\udcff.wav"), "is not valid UTF-8"),
+            (("--out", "\udcff.xsq"), "is not valid UTF-8"),
             (("--audio", "song.wav"), "Name one song"),
         ],
     )

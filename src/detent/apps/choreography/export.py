@@ -256,6 +256,9 @@ def write_tool(open_store: OpenStore) -> Tool:
             raise ToolError(error.code, str(error)) from error
         except ConfigurationError as error:
             raise ToolError("refused", str(error)) from error
+        except Exception as error:  # a file is written whole or not at all, so nothing is in doubt
+            message = f"{path} cannot be written: {type(error).__name__}: {error}"
+            raise ToolError("write_failed", message) from error
 
     return Tool(WRITE, write, idempotent=True, wants_call=True, description="Write one file of a light show.")
 

@@ -31,6 +31,16 @@ _WRITTEN = (
 """Names of the files of shows, in their folder."""
 
 
+def check_text(path: str | Path) -> None:
+    """Raise `ConfigurationError` if a path has bytes that are no text: no file of a show could name it."""
+    whole = str(path.absolute()) if isinstance(path, Path) else path
+    try:
+        whole.encode()
+    except UnicodeEncodeError as error:
+        shown = whole.encode(errors="backslashreplace").decode()
+        raise ConfigurationError(f"{shown} is not valid UTF-8, and so cannot be kept; rename it.") from error
+
+
 def check_writable(place: Path) -> None:
     """Raise `ConfigurationError` if a file cannot be written to a place, before hours are spent on it.
 
@@ -97,6 +107,7 @@ class Output(NamedTuple):
 
     def check_place(self) -> None:
         """Raise `ConfigurationError` if nothing can be written there."""
+        check_text(self.sequence)
         check_writable(self.folder / "any")
         check_writable(self.sequence)
 

@@ -18,6 +18,7 @@ from detent.apps.choreography.domain.song import Song
 from detent.apps.choreography.domain.stage import CHANNEL_NAMES, Features, Stage
 from detent.apps.choreography.domain.template import Template
 from detent.apps.choreography.domain.vocabulary import Pose
+from detent.apps.choreography.output import check_text
 from detent.apps.choreography.settings import JobConfig
 from detent.apps.choreography.show.fixtures import DEFAULT_RIG, Rig, check_layout, read_fixtures
 from detent.authoring.problem import Problem, problems_of
@@ -53,6 +54,9 @@ def new_request(
     check_libraries()
     _tried(problems, lambda: chosen(analyser))
     _tried(problems, lambda: check_wishes(bpm, config.assumptions.beats_per_bar))
+    for path in (song, base, media):
+        if path is not None:
+            _tried(problems, lambda path=path: check_text(path))  # type: ignore[misc]
     sha256 = _tried(problems, lambda: fingerprint(song))
     if base is not None:
         _tried(problems, lambda: _check_base(base))

@@ -120,7 +120,15 @@ def test_no_colour_lasts_longer_than_half_of_a_song_that_can_be_divided() -> Non
 
 
 @pytest.mark.parametrize(
-    "wheel", [("white", "red"), ("blue", "cyan"), ("red", "blue"), ("white", "green", "amber", "uv")]
+    "wheel",
+    [
+        ("white", "red"),
+        ("blue", "cyan"),
+        ("red", "blue"),
+        ("white", "green", "amber", "uv"),
+        ("blue", "cyan", "red", "lime"),
+        ("uv", "white", "blue", "cyan"),
+    ],
 )
 def test_a_plan_names_only_what_the_wheels_have(wheel: tuple[str, ...]) -> None:
     """And passes, as far as a rig can do what the judge wants."""

@@ -94,6 +94,12 @@ def test_every_problem_of_a_rig_is_reported_at_once_with_its_line_and_nearest_na
         ("[-270, 270]", "[-270]"),
         ("pan_invert: false", "pan_invert: 1"),
         ("{white: 0,", "{white: -1,"),
+        ("fixture_id: MH1", 'fixture_id: ""'),
+        ('xlights_model_name: "Dmx MH1"', r'xlights_model_name: "Dmx\x01MH1"'),
+        ('xlights_model_name: "Dmx MH1"', 'xlights_model_name: "Detent Beats"'),
+        ("pan_offset: 0", "pan_offset: 1e308"),
+        ("[-270, 270]", "[-1e300, 270]"),
+        ("dmx_mapping: {pan: 1, ", "dmx_mapping: {}\n      # {pan: 1, "),
     ],
 )
 def test_a_single_mistake_is_a_problem_with_a_line(tmp_path, before, after):

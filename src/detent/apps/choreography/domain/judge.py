@@ -434,10 +434,11 @@ def _shutter(show: _Show) -> _Result:
 
 def _color(show: _Show) -> _Result:
     scenes, total = len(colour_scenes(show.plan, show.stage)), len(show.sections)
-    least = min(3, total)
-
-    choices = show.stage.names("color")
-    avoidable = any(COLOURS[name].mood != "cool" for name in choices)
+    names = show.stage.names("color")
+    bold = [name for name in names if COLOURS[name].mood != "cool"]
+    avoidable = bool(bold)
+    choices = len(bold or names)
+    least = min(3, total) if choices > 1 else 1  # nothing is asked that the wheels cannot do
 
     def cool(section: _Section) -> bool:
         return avoidable and section.energy > 70 and COLOURS[section.channels.color].mood == "cool"
@@ -462,7 +463,7 @@ def _color(show: _Show) -> _Result:
         )
     score = 100 - 20 * max(0, least - scenes) - 15 * max(0, scenes - 5) - 60 * show.mean(cool)
     reasoning = f"{scenes} colour scenes in {total} sections"
-    if total > 3 and len(choices) > 2:  # scenes do not say how long one lasts
+    if total > 3 and choices > 2:  # scenes do not say how long one lasts
         shares = defaultdict[str, float](float)
         for section in show.sections:
             shares[section.channels.color] += 100 * section.weight

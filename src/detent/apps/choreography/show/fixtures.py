@@ -13,6 +13,7 @@ from pydantic import Field
 from detent.apps.choreography.domain.plan import Channels, Part
 from detent.apps.choreography.domain.vocabulary import COLOURS, GOBOS, SHUTTERS
 from detent.apps.choreography.show.xml_tree import XmlRefused, parse_xml
+from detent.apps.choreography.show.xsq_reader import OUR_TRACKS
 from detent.authoring.document import Document, below, file_bytes, read_document
 from detent.authoring.model import ModelReader, Written, kind_of
 from detent.authoring.problem import DocumentError, Problem
@@ -24,6 +25,10 @@ NEEDED = ("pan", "tilt", "dimmer")
 MOST_CHANNELS = 48
 """Channels that an xLights DMX effect can set."""
 PAGE = 16
+MOST_DEGREES = 3600
+"""Degrees that a range, limit or offset may have: ten turns."""
+_TOO_FAR = f"Degrees are -{MOST_DEGREES} to {MOST_DEGREES}."
+LONGEST_NAME = 200
 VOCABULARIES: dict[str, Mapping[str, Any]] = {"shutter": SHUTTERS, "color": COLOURS, "gobo": GOBOS}
 
 Dmx = Annotated[int, Field(ge=0, le=255)]
@@ -271,6 +276,8 @@ class _RigReader(ModelReader):
         fields = self.item(_Row, row, path, "a fixture")
         if fields is None:
             return None
+        for key in ("fixture_id", "xlights_model_name"):
+            self.name(fields.get(key), below(path, key))
         config_path = below(path, "config")
         config = self.fields(_Config, fields.pop("config", {}), config_path, "'config'")
         for key in ("pan_range", "tilt_range"):
@@ -278,14 +285,17 @@ class _RigReader(ModelReader):
         for key, model in (("orientation", _Orientation), ("limits", _Limits), ("maps", _Maps)):
             if key in config:
                 config[key] = self.fields(model, config[key], below(config_path, key), f"'{key}'")
+        for key, degrees in config.get("orientation", {}).items():
+            if key.endswith("_offset") and abs(degrees) > MOST_DEGREES:
+                self.wrong("", f"{config_path}.orientation.{key}", _TOO_FAR)
         for axis in ("pan", "tilt"):
             self.pair(config.get("limits", {}), axis, f"{config_path}.limits.{axis}")
         for channel, names in config.get("maps", {}).items():
             self.wheel(channel, names, f"{config_path}.maps.{channel}")
         count = config.get("channel_count", 16)
-        mapping = config.get("dmx_mapping") or Fixture.model_fields["dmx_mapping"].get_default(
-            call_default_factory=True
-        )
+        mapping = config.get("dmx_mapping")
+        if mapping is None:
+            mapping = Fixture.model_fields["dmx_mapping"].get_default(call_default_factory=True)
         self.mapping(mapping, count, below(config_path, "dmx_mapping"))
         if "defaults" in config:
             config["defaults"] = self.defaults(
@@ -297,6 +307,17 @@ class _RigReader(ModelReader):
         pair = values.get(key)
         if pair is not None and (len(pair) != 2 or pair[0] >= pair[1]):
             self.wrong("", path, f"'{key}' must be {_PAIR}.")
+        elif pair is not None and max(map(abs, pair)) > MOST_DEGREES:
+            self.wrong("", path, _TOO_FAR)
+
+    def name(self, name: Any, path: str) -> None:
+        """A name that xLights can have, and that no timing track of ours has."""
+        if not isinstance(name, str):
+            return
+        if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
+            self.wrong("", path, f"A name has 1 to {LONGEST_NAME} printable characters.")
+        elif name.startswith(OUR_TRACKS):
+            self.wrong("", path, f"Timing tracks begin with '{OUR_TRACKS}'; a model needs another name.")
 
     def wheel(self, channel: str, names: Mapping[str, Any], path: str) -> None:
         known = VOCABULARIES[channel]

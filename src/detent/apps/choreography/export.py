@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from detent.apps.choreography.audio.problem import AudioProblem
 from detent.apps.choreography.domain.implementer import implement
 from detent.apps.choreography.domain.plan import AgentImplementation, AgentPlan
-from detent.apps.choreography.domain.song import Song
+from detent.apps.choreography.domain.song_file import check_song
 from detent.apps.choreography.output import Output, write_file
 from detent.apps.choreography.request import rig_of, song_of, stage_of
 from detent.apps.choreography.songs import unchanged
@@ -126,7 +126,9 @@ def drawn_result(final: Mapping[str, Any], audio: Mapping[str, Any], kind: str) 
     """
     try:
         request = {**final["request"], "audio": audio}
-        Song.of(audio)
+        check_song(audio)
+        for read in (stage_of, rig_of):
+            read(request)
         plan = AgentPlan.model_validate(final["plan"])
         implementation = AgentImplementation.model_validate(final["implementation"])
         evaluation = final["evaluation"] and Evaluation.from_plain(final["evaluation"])
@@ -134,7 +136,7 @@ def drawn_result(final: Mapping[str, Any], audio: Mapping[str, Any], kind: str) 
             final["status"], final["run_id"], final["final_state"], iterations=final["iterations"],
             tokens_used=final["tokens_used"],
         )  # fmt: skip
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, ConfigurationError) as error:
         raise ConfigurationError(
             f"This is not the result of a show with an implementation ({type(error).__name__}: {error})."
         ) from error

@@ -84,13 +84,17 @@ class Output(NamedTuple):
         return cls(folder, folder / f"{project}_detent_mh.xsq", picture, force)
 
     def check(self, own: str | None = None) -> None:
+        """Raise `ConfigurationError` if a show cannot be there, or must not overwrite a sequence."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ConfigurationError(f"{self.folder} is a file; the show needs a folder of this name.")
+        self.check_sequence(own)
+
+    def check_sequence(self, own: str | None = None) -> None:
         """Raise `ConfigurationError` if a sequence is there that must not be overwritten.
 
         `own` is the SHA-256 of one that the run has written before. One that a show was added to bears the
         mark of its maker, not ours.
         """
-        if self.folder.exists() and not self.folder.is_dir():
-            raise ConfigurationError(f"{self.folder} is a file; the show needs a folder of this name.")
         if self.sequence.is_dir():
             raise ConfigurationError(f"{self.sequence} is a folder; name a file with --out.")
         if self.force or not self.sequence.exists():

@@ -201,7 +201,7 @@ def export(
     if out.suffix.lower() != ".xsq":
         raise ConfigurationError(f"--out {out}: a sequence ends in .xsq.")
     output = Output.of(out.stem, out, force=force)
-    output.check()
+    output.check_sequence()
     check_writable(out)
     request = _request(options, audio, fixtures, templates, base=xsq)
     planned, made = _plan(plan or implementation.with_name("plan.json")), _implementation(implementation)
@@ -370,7 +370,7 @@ def _read(path: Path, what: str) -> Mapping[str, Any]:
 
     try:
         value = json.loads(_bytes(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path} is not JSON ({error}); {what} is needed.") from error
     if not isinstance(value, dict):
         raise ConfigurationError(f"{path} holds no JSON object; {what} is needed.")

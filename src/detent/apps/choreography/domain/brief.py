@@ -33,6 +33,8 @@ from detent.apps.choreography.domain.vocabulary import COLOURS, GOBOS, INTENSITI
 
 MOST_BYTES = 12 * 1024
 CUT = "…[cut]"
+MOST_PLANNED = 24
+"""Sections that an agent is asked for at most: twice those of a song. A small model might never stop."""
 MOODS = ("warm", "cool", "neutral")
 ADVICE = (
     "Follow the song's sections: start and end where they do.",
@@ -232,7 +234,7 @@ def plan_schema(stage: Stage) -> dict[str, Any]:
     schema = _schema_of(AgentPlan)
     schema["description"] = "A light show in bars. A plan that breaks a rule is refused: " + " ".join(ERRORS)
     schema["required"] = ["sections"]
-    schema["properties"]["sections"] |= {"minItems": 1}
+    schema["properties"]["sections"] |= {"minItems": 1, "maxItems": MOST_PLANNED}
     definitions = schema["$defs"]
     _close(definitions["Params"], stage)
     channels = definitions["Channels"]["properties"]

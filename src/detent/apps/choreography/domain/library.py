@@ -164,6 +164,8 @@ def _read(file: Path, poses: frozenset[str]) -> tuple[Template | None, list[Prob
         # JSON may be indented with tabs, which the reader of places refuses; columns stay as they are.
         text = raw.decode("utf-8-sig").replace("\t", " ")
         value = json.loads(text)
+    except RecursionError:
+        return None, [Problem("", "Lists and objects are nested too deep here.", Place(name, 1))]
     except OSError as error:
         return None, [Problem("", f"The file cannot be read: {error.strerror}.", Place(name, 0))]
     except UnicodeDecodeError:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from detent.apps.choreography.domain.arrangement import in_order
+from detent.apps.choreography.domain.arrangement import in_order, named_roles
 from detent.apps.choreography.domain.plan import AgentImplementation, AgentPlan, Part, SectionPlan
 from detent.apps.choreography.domain.rubric import (
     ALIGNMENT,
@@ -130,9 +130,9 @@ def _song(song: Song) -> dict[str, Any]:
         "tempo": f"{song.tempo_bpm:.0f} BPM, {song.beats_per_bar} beats in a bar, {song.key}",
         "bars": song.bars,
         "song sections": [
-            f"{section.label}, bars {section.start_bar}-{section.end_bar}, energy "
+            f"{name} ({role}), bars {section.start_bar}-{section.end_bar}, energy "
             f"{song.energy(section.start_bar, section.end_bar):.0f}"
-            for section in song.sections
+            for section, (name, role) in zip(song.sections, named_roles(song), strict=True)
         ],
         "energy per bar": _energies(song, 1),
     }

@@ -8,7 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, cycle, pairwise
 
-from detent.apps.choreography.domain.arrangement import LONGEST_COLOUR_PERCENT, intensity_for, speed_for
+from detent.apps.choreography.domain.arrangement import (
+    LONGEST_COLOUR_PERCENT,
+    intensity_for,
+    named_roles,
+    speed_for,
+)
 from detent.apps.choreography.domain.plan import AgentPlan, Channels, Params, SectionPlan
 from detent.apps.choreography.domain.song import Song, SongSection
 from detent.apps.choreography.domain.stage import Stage
@@ -74,13 +79,8 @@ def plan_show(song: Song, stage: Stage, feedback: Sequence[Feedback] = (), itera
 
 
 def _drafts(song: Song) -> list[_Draft]:
-    roles = ["verse" if section.label == "full" else section.label for section in song.sections]
-    totals, seen = Counter(roles), Counter[str]()
     drafts = []
-    for section, role in zip(song.sections, roles, strict=True):
-        seen[role] += 1
-        single = role in ("intro", "outro") and totals[role] == 1
-        name = role.capitalize() if single else f"{role.capitalize()} {seen[role]}"
+    for section, (name, role) in zip(song.sections, named_roles(song), strict=True):
         bars = section.end_bar - section.start_bar + 1
         energy = song.energy(section.start_bar, section.end_bar)
         drafts.append(_Draft(section, name, role, energy, 100 * bars / song.bars))

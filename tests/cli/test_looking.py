@@ -191,3 +191,14 @@ def test_a_second_process_follows_a_run(detent, spawn):
     assert said.code == 0
     assert "welcome → done" in said.lines[-1]
     assert worker.result().code == 0
+
+
+def test_a_folder_with_the_name_of_a_run_does_not_hide_it(detent, folder, started):
+    """Only a path, or a folder that is a definition, goes before a run."""
+    detent("run", "flow.py", "--id", "a3")
+    (folder / "a3").mkdir()
+    assert detent("show", "a3").lines[0].split() == ["run", "a3"]
+    (folder / "empty").mkdir()
+    said = detent("show", "empty")
+    assert (said.code, "empty is an empty folder" in said.err) == (2, True), said.err
+    assert detent("show", "./a3").code == 2

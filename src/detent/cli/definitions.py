@@ -164,21 +164,30 @@ def _checked(
 
 def _everything_checked(workspace: Workspace, kind: Kind | None) -> Iterable[tuple[str, Checked]]:
     """Check every definition of a kind; or every definition of the project or the user, even if only its path
-    finds it, every flow made by code, and the applications that the project is set up for."""
+    or `plugins` find it, every flow made by code, and the applications that the project is set up for."""
     from detent.kernel.errors import ConfigurationError
     from detent.runtime.plugs import Checked, apps, checked_flow
 
     catalog, settings = workspace.catalog, workspace.settings
+    seen: set[Path] = set()
     for definitions in catalog.every_definitions() if kind is None else [catalog.definitions(kind)]:
         paths = list(definitions.paths(shipped=kind is not None))
         paths += [path for path in definitions.loose() if path not in paths] if kind is None else []
+        seen.update(path.resolve() for path in paths)
         for checked in definitions.check(paths) if paths or kind is not None else ():
             yield checked.place or checked.name, checked
     if kind is not None:
         return
     for name, (flow, place) in catalog.all().items():
-        if catalog.kind_of(name) is None:
+        made_of = catalog.kind_of(name)
+        if made_of is None:
             yield name, checked_flow(flow, catalog)._replace(place=place)
+            continue
+        definitions, path = catalog.definitions(made_of), (settings.folder / place).resolve()
+        if path not in seen and definitions.claims(path):  # `plugins` names it, and nothing else finds it
+            seen.add(path)
+            for checked in definitions.check([path]):
+                yield place, checked if checked.place else checked._replace(place=place)
     for app in apps():
         for name in app.flows if app.configured(settings) else ():
             try:

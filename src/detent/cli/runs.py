@@ -156,9 +156,13 @@ async def show(
     """
     from detent.cli.definitions import show_definition
     from detent.kernel.errors import FlowNotFound, RunNotFound, StoreUnavailable
+    from detent.runtime.catalog import is_path
 
     workspace = options.workspace(looks=True)
-    if (workspace.settings.folder / target.partition(":")[0]).exists():
+    path = target.partition(":")[0]
+    place = workspace.settings.folder / path
+    # A folder that merely has the name of a run says nothing: only a path or a definition goes first.
+    if place.exists() and (is_path(path) or workspace.catalog.is_definition(place)):
         show_definition(options, workspace, target)
         return
     try:

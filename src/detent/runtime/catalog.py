@@ -285,6 +285,10 @@ class Catalog:
         module = self._file(file, path)
         return self._add_module(module, path)
 
+    def is_definition(self, path: Path) -> bool:
+        """Whether a file or folder is a definition of any kind, valid or not."""
+        return any(definitions.claims(path) for definitions in self.every_definitions())
+
     def is_data(self, file: Path) -> bool:
         """Whether a file is a definition without code of its own, which may lie anywhere."""
         claiming = (definitions for definitions in self.every_definitions() if definitions.claims(file))

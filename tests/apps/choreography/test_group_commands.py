@@ -134,6 +134,50 @@ class TestPlansAndShows:
         assert detent(*group("export", *arguments, "--out", "mine.xsq", "--force")).code == 0
         assert detent(*group("export", *arguments, "--out", "show.txt")).code == 2
 
+    def test_a_file_beside_the_sequence_does_not_matter(self, show, studio, detent):
+        """Only a run needs a folder of the name."""
+        (studio / "again").touch()
+        arguments = (str(show / "implementation.json"), "--audio", str(show / "audio.json"))
+        assert detent(*group("export", *arguments, "--out", "again.xsq")).code == 0
+
+    def test_an_analysis_changed_by_hand_is_checked(self, show, studio, detent):
+        text = (show / "audio.json").read_text()
+        cases = [
+            (("bars_s", 3), 0.1, "bars_s must rise"),
+            (("bars_s", 0), 0.5, "bars_s must begin with 0"),
+            (("duration_s",), 1e308, "duration_s"),
+            (("energy", "per_bar", 2), "loud", "energy.per_bar[2]"),
+            (("energy", "per_bar"), [1.0], "one for each bar"),
+            (("structure", "sections", 1, "label"), "vers", "Nearest: 'verse'"),
+            (("structure", "sections", 1, "start_bar"), 7, "must start at bar 5"),
+            (("time_signature", "time_signature"), "0/4", "time_signature"),
+            (("audio_path",), 5, "audio_path"),
+        ]
+        for (*above, last), value, part in cases:
+            audio = place = json.loads(text)
+            for key in above:
+                place = place[key]
+            place[last] = value
+            (studio / "audio.json").write_text(json.dumps(audio))
+            ran = detent(*group("validate", str(show / "plan.json"), "--audio", "audio.json"))
+            assert (ran.code, part in ran.err, "is not the analysis" in ran.err) == (2, True, True), ran.err
+
+    def test_a_hostile_plan_is_refused_at_once(self, show, studio, detent):
+        """What an agent may answer, a person may hand in."""
+        row = {"name": "A", "start_bar": 1, "end_bar": 5, "section_role": "verse", "energy_level": 5}
+        row["templates"] = ["slow_fan"]
+        cases = [
+            ("[" * 50_000, "not JSON"),
+            (json.dumps({"sections": [row, "x"]}), "sections[1]"),
+            (json.dumps({"sections": [row] * 2_001}), "at most 2000"),
+            (json.dumps({"sections": [{**row, "end_bar": 10**400}]}), "less than or equal to 100000"),
+        ]
+        for text, part in cases:
+            (studio / "bad.json").write_text(text)
+            for command in (("validate",), ("implement", "--out", "i.json")):
+                ran = detent(*group(*command, "bad.json", "--audio", str(show / "audio.json")))
+                assert (ran.code, part in ran.err) == (2, True), ran.err[-300:]
+
     def test_picture_draws_what_was_made(self, show, studio, detent):
         """R-54, R-55"""
         for name, start in (("show.svg", b"<"), ("show.png", b"\x89PNG")):

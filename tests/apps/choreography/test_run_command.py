@@ -99,10 +99,17 @@ class TestTheWholeWay:
         )
         refused = detent("run", "choreography", "song.wav", *QUICK, "--record", "tape.jsonl")
         assert (refused.code, "--record needs a run" in refused.err) == (2, True)
-        (studio / "blocked").touch()
-        full = detent("run", "choreography", "song.wav", *QUICK, "--out", "blocked/x")
+        lines = [line.split() for line in ran.lines]
+        assert lines[0] == ["choreography", "song.wav"]
+        states = ("initialized", "planning", "validating", "implementing", "judging")
+        assert [line[:3] for line in lines[1:6]] == [["✓", state, "deterministic"] for state in states]
+        assert "36 bars, 6 sections" in ran.lines[1]
+        assert "attempt 1/3" in ran.lines[2]
+        assert detent("run", "choreography", "song.wav", *QUICK, "--quiet").out == ""
+        (studio / "shows" / "song" / "audio.json").mkdir(parents=True)
+        full = detent("run", "choreography", "song.wav", *QUICK, "--out", "shows")
         assert full.code == 1
-        assert f"{studio}/blocked/x/song/audio.json cannot be written" in full.out
+        assert f"{studio}/shows/song/audio.json cannot be written" in full.out
 
     def test_generic_commands_know_a_show(self, studio, detent):
         """R-67: by the names of states and steps alone."""
@@ -126,6 +133,18 @@ class TestTheWholeWay:
         replayed = detent("run", "choreography", "song.wav", *QUICK, "--replay", "tape.jsonl")
         assert replayed.code == 0, replayed.err
         assert not (studio / "song" / "song_detent_mh.xsq").exists()
+
+    def test_a_rig_of_few_colours_is_given_no_others(self, studio, detent):
+        """The planner knows the maps; a wheel with one gobo has nothing to choose."""
+        maps = "maps: {color: {white: 0, red: 16, blue: 32}, gobo: {open: 7}}"
+        head = "  - {{fixture_id: H{0}, xlights_model_name: H{0}, config: {{{1}}}}}\n"
+        rows = head.format(1, maps) + head.format(2, maps) + head.format(3, "channel_count: 16")
+        (studio / "rig.yaml").write_text(f"fixtures:\n{rows}")
+        ran = detent("run", "choreography", "song.wav", *QUICK, "--fixtures", "rig.yaml", "--json")
+        assert ran.code == 0, ran.err
+        channels = [section["channels"] for section in ran.json["plan"]["sections"]]
+        assert {shown["color"] for shown in channels} == {"white", "red", "blue"}
+        assert not [line for line in ran.json["warnings"] if " no color " in line or " no gobo " in line]
 
 
 class TestRubbish:
@@ -171,6 +190,8 @@ class TestRubbish:
             (("--fixtures", "nowhere.yaml"), "nowhere.yaml"),
             (("--templates", "nowhere"), "nowhere"),
             (("--layout", "nowhere.xml"), "nowhere.xml"),
+            (("--media", "S:/\udcff.wav"), "is not valid UTF-8"),
+            (("--out", "\udcff.xsq"), "is not valid UTF-8"),
             (("--audio", "song.wav"), "Name one song"),
         ],
     )
@@ -218,20 +239,49 @@ class TestRubbish:
 class TestFilesThatCannotBeWritten:
     def test_the_run_waits_and_goes_on_once_there_is_room(self, studio, detent, monkeypatch):
         """2.5, R-34: exit 1 with the file named; resume completes the rest, from another working folder."""
-        (studio / "blocked").touch()
-        ran = detent("run", "choreography", "song.wav", *QUICK, "--out", "blocked/x", "--id", "r1")
+        (studio / "x" / "song" / "audio.json").mkdir(parents=True)
+        ran = detent("run", "choreography", "song.wav", *QUICK, "--out", "x", "--id", "r1")
         assert ran.code == 1
-        assert f"{studio}/blocked/x/song/audio.json cannot be written: Not a directory" in ran.out
+        assert f"{studio}/x/song/audio.json cannot be written: Is a directory" in ran.out
         assert "detent resume r1" in ran.out
         assert detent("resume", "r1").code == 1
-        (studio / "blocked").unlink()
+        (studio / "x" / "song" / "audio.json").rmdir()
         elsewhere = studio / "elsewhere"
         elsewhere.mkdir()
         monkeypatch.chdir(elsewhere)
         resumed = detent("resume", "r1", "--store", str(studio / ".detent" / "detent.db"))
         assert resumed.code == 0, resumed.err
-        assert names(studio / "blocked" / "x" / "song") == FILES
+        assert names(studio / "x" / "song") == FILES
         assert "song_detent_mh.xsq" in resumed.out
+
+    @pytest.mark.parametrize(
+        "command",
+        [("run", "choreography", "song.wav", "--out", "blocked/x"),
+         ("run", "choreography", "song.wav", "--out", "/proc/x/show.xsq"),
+         ("choreography", "analyze", "song.wav", "--out", "blocked/audio.json"),
+         ("choreography", "implement", "plan.json", "--audio", "song.wav", "--out", "blocked/x/i.json"),
+         ("choreography", "export", "i.json", "--audio", "song.wav", "--out", "blocked/x/show.xsq")],
+    )  # fmt: skip
+    def test_a_place_that_cannot_be_written_is_told_before_the_song_is_measured(
+        self, studio, detent, monkeypatch, command
+    ):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(studio / "cold"))
+        (studio / "blocked").touch()
+        ran = detent(*command)
+        assert (ran.code, "Nothing can be written to" in ran.err) == (2, True), ran.err
+        assert {path.name for path in studio.iterdir()} == {"blocked", "song.wav"}
+
+    def test_files_of_an_earlier_show_are_told_of(self, studio, detent):
+        """A folder is not mixed in silence; what this show replaces is not spoken of."""
+        assert detent("run", "choreography", "song.wav", *QUICK).code == 0
+        again = detent("run", "choreography", "song.wav", *QUICK)
+        assert "earlier show" not in again.out
+        (studio / "song" / "timeline.png").touch()
+        mixed = detent("run", "choreography", "song.wav", *QUICK, "--out", "song.xsq", "--json").json
+        (warning,) = (line for line in mixed["warnings"] if "earlier show" in line)
+        assert "song_detent_mh.xsq, timeline.png are of an earlier show" in warning
+        kept = json.loads((studio / "song" / "result.json").read_text())
+        assert warning in kept["warnings"]
 
     def test_a_file_in_the_place_of_a_folder_is_told_before_any_work(self, studio, detent):
         (studio / "song").touch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
@@ -12,6 +13,10 @@ from pathlib import Path
 import pytest
 
 from detent.cli.main import run
+from detent.flows.refine.loop import refine_loop
+from detent.flows.refine.part import Part, Parts, show_progress
+from detent.flows.refine.run_lines import LoopLines
+from detent.refine import Evaluation, ValidationReport
 from detent.refine import __all__ as public
 
 ROOT = Path(__file__).parents[3]
@@ -106,9 +111,73 @@ def test_a_new_refinement_is_checked_and_run_with_one_line_for_each_state(tmp_pa
     assert (tmp_path / "essay/refine.py").read_text() == before
 
 
+def test_a_refinement_under_plugins_is_checked_without_its_name(tmp_path, monkeypatch, capsys):
+    """Nothing else finds it, and it is checked once, right or wrong."""
+    monkeypatch.chdir(tmp_path)
+    assert run(["new", "refine", "essay"]) == 0
+    Path("detent.yaml").write_text("plugins: [essay/]\n")
+    capsys.readouterr()
+    assert run(["check"]) == 0
+    assert capsys.readouterr().out == "essay: ok, 5 steps\n"
+    assert run(["check", "--json"]) == 0
+    assert [(row["flow"], row["place"]) for row in json.loads(capsys.readouterr().out)] == [
+        ("essay", "essay/")
+    ]
+
+
 def test_a_folder_without_a_flow_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "essay").mkdir()
     (tmp_path / "essay/refine.py").write_text("x = 1\n")
     assert run(["check", "essay/"]) != 0
     assert "makes no refinement" in "".join(capsys.readouterr())
+
+
+def test_a_plain_loop_is_shown_state_by_state(capsys, monkeypatch):
+    """As a run is: a line for each state, with the attempt it begins, and what a part tells on the way."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    told = []
+
+    def write(request, plan, feedback, previous):
+        show_progress(1, 2, "half")
+        return len(feedback)
+
+    def judge(request, plan, written):
+        return Evaluation(65 if not written else 60 if written == 1 else 50)
+
+    def prepare(request):
+        return request
+
+    def note(request):
+        raise ValueError("a note that fails decides nothing")
+
+    def plan(request, feedback, previous):
+        return {}
+
+    parts = Parts(
+        *map(Part, (plan, lambda request, plan: ValidationReport(), write, judge)), Part(prepare, note=note)
+    )
+    lines = LoopLines(parts, 3)
+    result = asyncio.run(
+        refine_loop(
+            1, planner=parts.planner, validator=parts.validator, implementer=parts.implementer,
+            judge=parts.judge, preparer=parts.preparer, observers=[lines],
+            on_progress=lambda *facts: told.append(facts),
+        )
+    )  # fmt: skip
+    assert result.status == "incomplete"
+    shown = re.sub(r"\d+\.\d\d s", "0.00 s", capsys.readouterr().out)  # however busy the machine is
+    assert [" ".join(line.split()) for line in shown.splitlines()] == [
+        "✓ initialized deterministic 0.00 s",
+        "✓ planning deterministic 0.00 s attempt 1/3",
+        "✓ validating deterministic 0.00 s 0 errors, 0 warnings",
+        "✓ implementing deterministic 0.00 s",
+        "✓ judging deterministic 0.00 s 65 / 100 Soft failure, refining implementation",
+        "✓ implementing deterministic 0.00 s attempt 2/3",
+        "✓ judging deterministic 0.00 s 60 / 100 Hard failure, replanning",
+        "✓ planning deterministic 0.00 s attempt 3/3",
+        "✓ validating deterministic 0.00 s 0 errors, 0 warnings",
+        "✓ implementing deterministic 0.00 s",
+        "✗ judging deterministic 0.00 s 65 / 100 max_iterations",
+    ]
+    assert told == [("implementing", 1, 2, "half")] * 3

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from detent.apps.choreography.audio.problem import AudioProblem
 from detent.apps.choreography.domain.implementer import implement
 from detent.apps.choreography.domain.plan import AgentImplementation, AgentPlan
-from detent.apps.choreography.domain.song import Song
+from detent.apps.choreography.domain.song_file import check_song
 from detent.apps.choreography.output import Output, write_file
 from detent.apps.choreography.request import rig_of, song_of, stage_of
 from detent.apps.choreography.songs import unchanged
@@ -45,7 +45,12 @@ if TYPE_CHECKING:
 
 WRITE = "choreography.write"
 WARNINGS = "warnings"
-"""Of a receipt: what is to be known about the sequence."""
+"""Of a receipt: what is to be known about the sequence, or about the folder."""
+LAST_BEFORE_RESULT = "metrics"
+"""The file whose receipt warns of the folder: the result, which lists the warnings, is written after it."""
+
+LISTED = 6
+"""Most files that one warning lists."""
 
 OpenStore = Callable[[], Any]
 """Opens the store that has the run: an async context manager."""
@@ -105,7 +110,7 @@ def sequence_of(
         base=base, head={"song": request["project"]}, xlights_version=request["xlights_version"],
         notes=request["notes"],
     )  # fmt: skip
-    return content, [*rendering.warnings, *(base.warnings(song) if base is not None else ())]
+    return content, [*rendering.warnings, *(base.warnings(song, content) if base is not None else ())]
 
 
 def picture(show: Show, kind: str) -> bytes:
@@ -121,7 +126,9 @@ def drawn_result(final: Mapping[str, Any], audio: Mapping[str, Any], kind: str) 
     """
     try:
         request = {**final["request"], "audio": audio}
-        Song.of(audio)
+        check_song(audio)
+        for read in (stage_of, rig_of):
+            read(request)
         plan = AgentPlan.model_validate(final["plan"])
         implementation = AgentImplementation.model_validate(final["implementation"])
         evaluation = final["evaluation"] and Evaluation.from_plain(final["evaluation"])
@@ -129,7 +136,7 @@ def drawn_result(final: Mapping[str, Any], audio: Mapping[str, Any], kind: str) 
             final["status"], final["run_id"], final["final_state"], iterations=final["iterations"],
             tokens_used=final["tokens_used"],
         )  # fmt: skip
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, ConfigurationError) as error:
         raise ConfigurationError(
             f"This is not the result of a show with an implementation ({type(error).__name__}: {error})."
         ) from error
@@ -216,6 +223,18 @@ def files(result: OrchestratorResult) -> Iterator[tuple[str, Path]]:
     yield "state_machine", checkpoint(CheckpointType.STATE_MACHINE)
 
 
+def _left_over(result: OrchestratorResult) -> list[str]:
+    """A warning of files in the folder that an earlier show has left, and this one does not replace."""
+    output = Output.from_plain(result.request["output"])
+    own = {path for _, path in files(result)}
+    others = [path.relative_to(output.folder).as_posix() for path in output.of_shows() if path not in own]
+    if not others:
+        return []
+    listed = ", ".join(others[:LISTED]) + (f" and {len(others) - LISTED} more" if others[LISTED:] else "")
+    are = "is" if len(others) == 1 else "are"
+    return [f"In {output.folder}, {listed} {are} of an earlier show. Delete what is no longer wanted."]
+
+
 def finisher(result: OrchestratorResult) -> list[Effect]:
     """The effects at every end of a run: one for each file."""
     return [Effect(WRITE, {"what": what, "path": str(path)}) for what, path in files(result)]
@@ -239,6 +258,9 @@ def write_tool(open_store: OpenStore) -> Tool:
             raise ToolError(error.code, str(error)) from error
         except ConfigurationError as error:
             raise ToolError("refused", str(error)) from error
+        except Exception as error:  # a file is written whole or not at all, so nothing is in doubt
+            message = f"{path} cannot be written: {type(error).__name__}: {error}"
+            raise ToolError("write_failed", message) from error
 
     return Tool(WRITE, write, idempotent=True, wants_call=True, description="Write one file of a light show.")
 
@@ -252,6 +274,8 @@ def written(show: Show, what: str, path: Path) -> dict[str, Any]:
         ConfigurationError: a sequence is there that must not be overwritten.
     """
     warnings: list[str] = []
+    if what == LAST_BEFORE_RESULT:
+        warnings = _left_over(show.result)
     if what == "sequence":
         if Path(show.request["audio_path"]).exists():  # what was measured is kept, so it may be gone
             unchanged(show.request)
@@ -296,9 +320,9 @@ async def result_of_show(engine: Engine, run_id: str) -> OrchestratorResult:
 
 
 def with_warnings(result: OrchestratorResult, entries: Sequence[Entry]) -> OrchestratorResult:
-    """A result, with the warnings about the sequence that was written last."""
-    rows = [receipt[WARNINGS] for receipt in _receipts(entries) if WARNINGS in receipt]
-    return replace(result, warnings=(*result.warnings, *(rows[-1] if rows else ())))
+    """A result, with the warnings about the files as they were written last."""
+    last = {receipt["path"]: receipt.get(WARNINGS, ()) for receipt in _receipts(entries) if "path" in receipt}
+    return replace(result, warnings=(*result.warnings, *(line for lines in last.values() for line in lines)))
 
 
 def _receipts(entries: Sequence[Entry]) -> Iterator[Mapping[str, Any]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from detent.apps.choreography.domain.song import Song
+from detent.apps.choreography.domain.song_file import check_song
 from detent.apps.choreography.output import Output, check_name
 from detent.apps.choreography.request import new_request, project_folder
 from detent.apps.choreography.settings import HEADING, JobConfig, files_named, job_config
@@ -63,6 +63,7 @@ class Job:
         try:
             check_name(project)
             output.check()
+            output.check_place()
         except ConfigurationError as error:
             problems += problems_of(error)
         request = new_request(config, song, folder=folder, known=problems, **wishes)
@@ -135,12 +136,11 @@ def read_analysis(path: Path) -> dict[str, Any]:
     """
     try:
         audio = json.loads(path.read_bytes())
-        Song.of(audio)
-        if audio["audio_path"] and audio["audio_sha256"]:
-            return dict(audio)
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+        check_song(audio)
+    except (OSError, ValueError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigurationError(
-            f"{path} is not the analysis of a song ({type(error).__name__}: {error}). Make one with: "
-            f"detent choreography analyze SONG --out audio.json"
+            f"{path} is not the analysis of a song: {reason}\n"
+            f"Make one with: detent choreography analyze SONG --out audio.json"
         ) from error
-    raise ConfigurationError(f"{path} does not name its song.")
+    return dict(audio)

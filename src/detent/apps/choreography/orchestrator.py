@@ -14,7 +14,7 @@ from detent.apps.choreography.export import WARNINGS, Show, files, result_of_sho
 from detent.apps.choreography.flow import show_flow
 from detent.apps.choreography.job import Job
 from detent.apps.choreography.settings import HEADING, JobConfig
-from detent.flows.refine.loop import refine_loop
+from detent.flows.refine.loop import Progress, refine_loop
 from detent.flows.refine.observers import StateMachineObserver
 from detent.flows.refine.part import Rejected
 from detent.flows.refine.result import OrchestratorResult, state_machine_of
@@ -101,17 +101,19 @@ async def looped(
     job: Job,
     observers: Sequence[StateMachineObserver] = (),
     machine: OrchestrationStateMachine | None = None,
+    on_progress: Progress | None = None,
 ) -> OrchestratorResult:
     """Make a show in a plain loop, without a journal, and write its files.
 
-    A file that cannot be written ends up in the result's `error`, as there is nothing to resume.
+    Observers and `on_progress` are those of `refine_loop`. A file that cannot be written ends up in the
+    result's `error`, as there is nothing to resume.
     """
     agent, machine = job.config.agent, machine or OrchestrationStateMachine()
     result = await refine_loop(
         job.data["request"], preparer=parts.PREPARER, planner=parts.PLANNER, validator=parts.VALIDATOR,
         implementer=parts.IMPLEMENTER, judge=parts.JUDGE, rubric=parts.rubric_of,
         max_iterations=agent.max_iterations, pass_threshold=agent.success_threshold, budget=job.budget,
-        observers=observers, machine=machine,
+        observers=observers, machine=machine, on_progress=on_progress,
     )  # fmt: skip
     return await asyncio.to_thread(_write_all, result, machine)
 

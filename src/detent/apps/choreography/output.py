@@ -7,9 +7,12 @@ are written, and the others are left alone.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from errno import ENOTDIR
 from hashlib import sha256
+from os import strerror
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import get_ident
 from typing import Any, NamedTuple
 
@@ -19,6 +22,40 @@ from detent.kernel.errors import ConfigurationError
 
 LONGEST_NAME = 200
 """Bytes of a project's name: names of files are at most 255, and it begins them."""
+
+
+_WRITTEN = (
+    "*_detent_mh.xsq", "audio.json", "plan.json", "implementation.json", "evaluation.json", "result.json",
+    "metrics.txt", "timeline.svg", "timeline.png", "checkpoints/*.json", "checkpoints/plans/*.json",
+)  # fmt: skip
+"""Names of the files of shows, in their folder."""
+
+
+def check_text(path: str | Path) -> None:
+    """Raise `ConfigurationError` if a path has bytes that are no text: no file of a show could name it."""
+    whole = str(path.absolute()) if isinstance(path, Path) else path
+    try:
+        whole.encode()
+    except UnicodeEncodeError as error:
+        shown = whole.encode(errors="backslashreplace").decode()
+        raise ConfigurationError(f"{shown} is not valid UTF-8, and so cannot be kept; rename it.") from error
+
+
+def check_writable(place: Path) -> None:
+    """Raise `ConfigurationError` if a file cannot be written to a place, before hours are spent on it.
+
+    Nothing is left behind: folders that do not exist yet are not created, but tried one level above.
+    """
+    folder = next(above for above in place.absolute().parents if above.exists())
+    try:
+        if not folder.is_dir():
+            raise NotADirectoryError(ENOTDIR, strerror(ENOTDIR))
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ConfigurationError(
+            f"Nothing can be written to {place.parent}: {error.strerror} ({folder}). Choose another --out."
+        ) from error
 
 
 def check_name(project: str) -> None:
@@ -47,13 +84,17 @@ class Output(NamedTuple):
         return cls(folder, folder / f"{project}_detent_mh.xsq", picture, force)
 
     def check(self, own: str | None = None) -> None:
+        """Raise `ConfigurationError` if a show cannot be there, or must not overwrite a sequence."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ConfigurationError(f"{self.folder} is a file; the show needs a folder of this name.")
+        self.check_sequence(own)
+
+    def check_sequence(self, own: str | None = None) -> None:
         """Raise `ConfigurationError` if a sequence is there that must not be overwritten.
 
         `own` is the SHA-256 of one that the run has written before. One that a show was added to bears the
         mark of its maker, not ours.
         """
-        if self.folder.exists() and not self.folder.is_dir():
-            raise ConfigurationError(f"{self.folder} is a file; the show needs a folder of this name.")
         if self.sequence.is_dir():
             raise ConfigurationError(f"{self.sequence} is a folder; name a file with --out.")
         if self.force or not self.sequence.exists():
@@ -67,6 +108,17 @@ class Output(NamedTuple):
                 f"{self.sequence} was not made by Detent, or was added to since. Write elsewhere with --out, "
                 f"add the show to it with --xsq, or overwrite it with --force."
             )
+
+    def check_place(self) -> None:
+        """Raise `ConfigurationError` if nothing can be written there."""
+        check_text(self.sequence)
+        check_writable(self.folder / "any")
+        check_writable(self.sequence)
+
+    def of_shows(self) -> Iterator[Path]:
+        """The files in the folder that this show or an earlier one has written, under whatever name."""
+        for pattern in _WRITTEN:
+            yield from sorted(self.folder.glob(pattern))
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""

@@ -21,7 +21,7 @@ from detent.apps.choreography.songs import analysed
 from detent.flows.refine.attempt import Attempt
 from detent.flows.refine.evaluation import Evaluation, Rubric, ValidationReport
 from detent.flows.refine.feedback import Feedback, render
-from detent.flows.refine.part import Part, Rejected, show_progress
+from detent.flows.refine.part import Part, Parts, Rejected, show_progress
 from detent.insight.formatting import count
 from detent.kernel.errors import ConfigurationError
 
@@ -144,3 +144,5 @@ IMPLEMENTER = Part(
     note=lambda implementation: count(len(implementation["sections"]), "part"),
 )
 JUDGE = Part(evaluate, brief=_judge_brief)
+PARTS = Parts(PLANNER, VALIDATOR, IMPLEMENTER, JUDGE, PREPARER, rubric_of)
+"""All of them."""

@@ -15,9 +15,10 @@ from detent.apps.choreography.audio.analysis import check_libraries, check_wishe
 from detent.apps.choreography.audio.problem import AudioProblem
 from detent.apps.choreography.domain.library import Library, check_folder, load_library
 from detent.apps.choreography.domain.song import Song
-from detent.apps.choreography.domain.stage import Features, Stage
+from detent.apps.choreography.domain.stage import CHANNEL_NAMES, Features, Stage
 from detent.apps.choreography.domain.template import Template
 from detent.apps.choreography.domain.vocabulary import Pose
+from detent.apps.choreography.output import check_text
 from detent.apps.choreography.settings import JobConfig
 from detent.apps.choreography.show.fixtures import DEFAULT_RIG, Rig, check_layout, read_fixtures
 from detent.authoring.problem import Problem, problems_of
@@ -53,6 +54,9 @@ def new_request(
     check_libraries()
     _tried(problems, lambda: chosen(analyser))
     _tried(problems, lambda: check_wishes(bpm, config.assumptions.beats_per_bar))
+    for path in (song, base, media):
+        if path is not None:
+            _tried(problems, lambda path=path: check_text(path))  # type: ignore[misc]
     sha256 = _tried(problems, lambda: fingerprint(song))
     if base is not None:
         _tried(problems, lambda: _check_base(base))
@@ -97,6 +101,7 @@ def stage_of(request: Mapping[str, Any]) -> Stage:
         poses={name: Pose(*angles) for name, angles in request["poses"].items()},
         features=Features(**request["features"]),
         channel_defaults=request["channel_defaults"],
+        wheels=wheels(rig_of(request)),
     )
 
 
@@ -117,10 +122,25 @@ def _rig(config: JobConfig, folder: Path) -> Rig:
 
 
 def _features(config: JobConfig, rig: Rig) -> dict[str, bool]:
-    """What the show may use: what the settings allow, and at least one head has a channel for."""
+    """What the show may use: what the settings allow, and at least one head has a channel and choices for."""
     allowed = config.planner_features.model_dump()
     channels = {role for fixture in rig.fixtures for role in fixture.dmx_mapping}
+    channels -= {channel for channel, names in wheels(rig).items() if len(names) == 1}
     return {name: use and name.removeprefix("enable_") in channels for name, use in allowed.items()}
+
+
+def wheels(rig: Rig) -> dict[str, tuple[str, ...]]:
+    """The colours and gobos that every head with a map of its own has, or if there are none, that any has.
+
+    A shutter that a map lacks is sent as the usual value, so there all names can be used.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for channel in ("color", "gobo"):
+        maps = [set(getattr(head.maps, channel)) for head in rig.fixtures if channel in head.dmx_mapping]
+        if own := [names for names in maps if names]:
+            names = set.intersection(*own) or set.union(*own)
+            found[channel] = tuple(name for name in CHANNEL_NAMES[channel] if name in names)
+    return found
 
 
 def _own_library(config: JobConfig, folder: Path) -> Library:

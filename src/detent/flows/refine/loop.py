@@ -28,6 +28,10 @@ from detent.kernel.plain import copied, to_plain
 from detent.kernel.status import Status
 
 T = TypeVar("T")
+Progress = Callable[[str, float | None, float | None, str], None]
+"""Called with a state, what is done, of how much, and a few words."""
+NOTE = "note"
+"""Of the context of the first transition: a few words about the prepared request."""
 
 
 async def refine_loop(
@@ -45,10 +49,12 @@ async def refine_loop(
     observers: Sequence[Any] = (),
     preparer: Any = None,
     machine: OrchestrationStateMachine | None = None,
+    on_progress: Progress | None = None,
 ) -> OrchestratorResult:
     """Refine a request in this process alone; the result has no run id and no files.
 
-    A `machine` at its start is moved from state to state, for a caller that wants its history.
+    A `machine` at its start is moved from state to state, for a caller that wants its history. `on_progress`
+    is called with what parts tell by `show_progress`, and the state they are called in; perhaps in a thread.
 
     Raises:
         ConfigurationError: a part or a setting is wrong.
@@ -59,7 +65,8 @@ async def refine_loop(
     )  # fmt: skip
     machine = machine or OrchestrationStateMachine()
     machine.max_iterations = settings.max_iterations
-    return await _Loop(parts, settings, limit_of(budget), observers, machine).run(to_plain(request))
+    loop = _Loop(parts, settings, limit_of(budget), observers, machine, on_progress)
+    return await loop.run(to_plain(request))
 
 
 class _Failed(Exception):
@@ -81,7 +88,9 @@ class _Loop:
         budget: Budget | None,
         observers: Sequence[Any],
         machine: OrchestrationStateMachine,
+        on_progress: Progress | None = None,
     ) -> None:
+        self.on_progress = on_progress
         self.parts = parts
         self.settings = settings
         self.budget = budget
@@ -102,7 +111,7 @@ class _Loop:
         given = copied(request)
         try:
             request = await self._timed(self._prepare, decisions.REJECTED, request)
-            self._move(Decision(State.PLANNING), {})
+            self._move(Decision(State.PLANNING), self._noted(request))
             while not self.machine.is_terminal():
                 decision, context = await steps[self.machine.current_state](request)
                 self._move(decision, context)
@@ -119,6 +128,13 @@ class _Loop:
         except Rejected as rejected:
             reason = f"{decisions.REJECTED}: {rejected.code}"[:200]
             raise _Failed(reason, rejected.message) from rejected
+
+    def _noted(self, request: Any) -> dict[str, Any]:
+        note = None if self.parts.preparer is None else self.parts.preparer.note
+        try:
+            return {} if note is None else {NOTE: str(note(request))[:200]}
+        except Exception:  # a note decides nothing
+            return {}
 
     async def _plan(self, request: Any) -> tuple[Decision, dict[str, Any]]:
         previous = self.attempts[-1] if self.attempts else None
@@ -187,7 +203,7 @@ class _Loop:
         self, work: Callable[[Calling, Any], Awaitable[T]], reason: str, value: Any, stage: str | None = None
     ) -> T:
         """What a part gives; its time and spend go to the move that follows."""
-        calling, began = Calling(), time.monotonic()
+        calling, began = Calling(self._show), time.monotonic()
         try:
             return await work(calling, value)
         except _Failed:
@@ -202,6 +218,10 @@ class _Loop:
             self._seconds, self._spend = time.monotonic() - began, calling.spend
             if stage is not None:
                 self.visits.append((stage, calling.spend))
+
+    def _show(self, done: float | None = None, of: float | None = None, text: str = "") -> None:
+        if self.on_progress is not None:
+            self.on_progress(self.machine.current_state.value, done, of, text)
 
     def _made(self, part: str, **values: Any) -> Attempt:
         attempt = self.attempts[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
 import sys
 
@@ -54,6 +55,55 @@ def test_resampling_by_blocks_leaves_no_seam(rate):
     common = np.gcd(rate, decoding.RATE)
     whole = resample_poly(samples, decoding.RATE // common, rate // common)
     assert np.concatenate(list(decoding.resampled(pieces, rate))) == pytest.approx(whole, abs=1e-4)
+
+
+def test_a_song_that_is_cut_off_is_warned_of(tmp_path):
+    """Half a download is half a show: in no format silently, and nothing is said of whole files."""
+    write_song(SHORT, tmp_path / "song.wav")
+    samples, rate = soundfile.read(tmp_path / "song.wav")
+    for ending in ("wav", "mp3"):
+        soundfile.write(tmp_path / f"song.{ending}", samples, rate)
+        whole = (tmp_path / f"song.{ending}").read_bytes()
+        assert heard_of(tmp_path / f"song.{ending}") == []
+        (tmp_path / "half").write_bytes(whole[: len(whole) // 2])
+        assert [line for line in heard_of(tmp_path / "half") if "is it cut off?" in line], ending
+    streamed = bytearray((tmp_path / "song.wav").read_bytes())
+    streamed[4:8] = streamed[40:44] = b"\xff" * 4  # as a program writes it that does not know the length
+    (tmp_path / "streamed").write_bytes(streamed)
+    assert heard_of(tmp_path / "streamed") == []
+    soundfile.write(tmp_path / "song.ogg", samples, rate)
+    damaged = bytearray((tmp_path / "song.ogg").read_bytes())
+    damaged[len(damaged) // 2 :: 500] = bytes(len(damaged[len(damaged) // 2 :: 500]))
+    (tmp_path / "damaged").write_bytes(damaged)
+    (warning,) = heard_of(tmp_path / "damaged")
+    assert "is it damaged?" in warning
+
+
+def heard_of(path):
+    """The warnings about the file of a song that is decoded to its end."""
+    with decoding.SongFile(path) as file:
+        for _ in file.blocks():
+            pass
+        return file.warnings
+
+
+def test_samples_beyond_all_loudness_are_damage(tmp_path):
+    """Their squares would be no numbers."""
+    samples = np.full(44_100, 1e30, np.float32)
+    soundfile.write(tmp_path / "huge.wav", samples, 44_100, subtype="FLOAT")
+    with pytest.raises(AudioProblem, match="beyond all loudness"):
+        analyse(tmp_path / "huge.wav", analyser="builtin")
+
+
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"]
+)
+def test_what_is_no_file_is_refused_at_once(make, tmp_path):
+    """A pipe would be waited for, and a device never ends."""
+    make(tmp_path / "song.wav")
+    for read in (fingerprint, analyse):
+        with pytest.raises(AudioProblem, match="pipe, socket or device"):
+            read(tmp_path / "song.wav")
 
 
 def test_three_seconds_are_one_section(tmp_path):

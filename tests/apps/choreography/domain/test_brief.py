@@ -84,7 +84,8 @@ def reader_of_the_prompt(prompt: str, schema: Mapping[str, Any]) -> dict[str, An
     rows = [
         (label, int(start), int(end), int(energy))
         for label, start, end, energy in (
-            matched(r"(\w+), bars (\d+)-(\d+), energy (\d+)", line) for line in brief["song sections"]
+            matched(r"[^(]+ \((\w+)\), bars (\d+)-(\d+), energy (\d+)", line)
+            for line in brief["song sections"]
         )
     ]
     by_energy = sorted(rows, key=lambda row: -row[3])
@@ -127,6 +128,15 @@ def reader_of_the_prompt(prompt: str, schema: Mapping[str, Any]) -> dict[str, An
             }
         )
     return {"sections": sections}
+
+
+def test_the_sections_of_a_song_have_names_that_a_plan_may_take() -> None:
+    """3.6: a reader who copies labels would name two sections alike, which is an error."""
+    song = song_of(("intro", 4, 20), ("drop", 8, 80), ("drop", 8, 90), ("verse", 4, 40))
+    shown = planner_brief(song, STAGE)["song sections"]
+    assert [line.split(" (")[0] for line in shown] == ["Intro", "Drop 1", "Drop 2", "Verse 1"]
+    schema = plan_schema(STAGE)["properties"]["sections"]
+    assert (schema["minItems"], schema["maxItems"]) == (1, 24), "a small model might never stop"
 
 
 @pytest.mark.parametrize("seed", range(15))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import cycle
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from detent.apps.choreography.domain.brief import parse_implementation, parse_plan
 from detent.apps.choreography.domain.implementer import implement
 from detent.apps.choreography.domain.judge import judge
+from detent.apps.choreography.domain.plan import AgentPlan
 from detent.apps.choreography.domain.planner import plan_show
 from detent.apps.choreography.domain.rubric import AUTOMATIC, CATEGORIES, rubric
 from detent.apps.choreography.domain.stage import Features, Stage
@@ -73,7 +75,7 @@ def test_a_show_with_many_faults_scores_as_computed_by_hand() -> None:
     Variety: harbor_drift in 16 of 30 bars: 100 − 2·(53.3 − 40) = 73.3; 1 of 4 layered: 62.5; mean 67.9.
     Coverage: a pair, an unknown target, two bars past the end: 100 − 25 − 10 − 10 = 55.
     Shutter: fits 1, 1, 0, 0.3: 100·15/30; strobe 40 %: − 20; 30.
-    Color: 2 scenes of 3, cool at 75 for 10 of 30 bars: 100 − 20 − 20 = 60.
+    Color: 2 scenes of 3, cool at 75 for 10 of 30 bars, red in 20: 100 − 20 − 20 − 2·(66.7 − 50) = 26.7.
     Gobo: 86.7 % open: G = 100 − 2.5·26.7 = 33.3; H = 100; 0.6·33.3 + 40 = 60.
     Complexity: 0.4·(34/30)/1.5·100 = 30.2; 3 of 6 changes smooth: 15; 3 of 4 movements: 22.5; 67.7.
     """
@@ -93,13 +95,13 @@ def test_a_show_with_many_faults_scores_as_computed_by_hand() -> None:
         ("D", "hammer_hits", "ALL", 20, 32, "cut"),
     )
     evaluation = judge(song, plan, made, Stage(2))
-    assert scores(evaluation) == [74.0, 78.7, 67.9, 55.0, 30.0, 60.0, 60.0, 67.7]
-    assert evaluation.overall_score == 61.7
+    assert scores(evaluation) == [74.0, 78.7, 67.9, 55.0, 30.0, 26.7, 60.0, 67.7]
+    assert evaluation.overall_score == 57.5
     assert evaluation.automatic_failures == ("target_conflict",)
     worst = {score.category: score.weaknesses[0] for score in evaluation.category_scores}
     assert worst["Energy Matching"].section == "C"
     assert worst["Shutter"].section == "C"
-    assert worst["Color"].section == "D"
+    assert worst["Color"].text == "red lasts 67 % of the bars"
     assert worst["Template Variety & Layering"].text.startswith("1 of 4")
     assert {score.category for score in evaluation.category_scores if not score.weaknesses} == set()
 
@@ -286,3 +288,69 @@ def test_every_colour_scene_above_five_costs_15() -> None:
         )
     )
     assert scores(judge(song, plan, implement(song, plan, STAGE)[0], STAGE))[5] == 85
+
+
+def coloured(*colours: str) -> AgentPlan:
+    """One section of 4 bars for each colour."""
+    return plan_of(
+        *(
+            (f"P{k}", "verse", 4 * k + 1, 4 * k + 4, "slow_fan", "DRAMATIC", "UP", f"open {colour} open")
+            for k, colour in enumerate(colours)
+        )
+    )
+
+
+def test_a_colour_is_weighed_by_the_time_it_lasts() -> None:
+    """Scenes alone say nothing of it: every point above half of the bars costs two."""
+    song = song_of(*[("verse", 4, 50)] * 10)
+
+    def color(*colours: str, wheels: tuple[str, ...] = ()) -> float:
+        stage = replace(STAGE, wheels={"color": wheels} if wheels else {})
+        plan = coloured(*colours)
+        return scores(judge(song, plan, implement(song, plan, stage)[0], stage))[5]
+
+    assert color(*["red"] * 5, *["blue"] * 3, *["lime"] * 2) == 100
+    assert color("blue", *["red"] * 8, "lime") == 40
+    assert color("red", *["blue"] * 2, *["red"] * 6, "lime") == 60, "also in two scenes"
+    assert color("red", *["white"] * 8, "red", wheels=("white", "red")) == 100, "with two there is no choice"
+    longest = song_of(("verse", 28, 50), *[("verse", 4, 50)] * 3)
+    plan = plan_of(
+        *(
+            (name, "verse", start, end, "slow_fan", "DRAMATIC", "UP", f"open {colour} open")
+            for name, start, end, colour in (
+                ("A", 1, 28, "red"), ("B", 29, 32, "blue"), ("C", 33, 36, "lime"), ("D", 37, 40, "cyan")
+            )
+        )
+    )  # fmt: skip
+    assert scores(judge(longest, plan, implement(longest, plan, STAGE)[0], STAGE))[5] == 100
+
+
+@pytest.mark.parametrize(
+    ("quiet", "loud", "energies", "costs"),
+    [
+        ("hammer_hits", "harbor_drift", (20, 80), 25),
+        ("harbor_drift", "hammer_hits", (20, 80), 0),
+        ("hammer_hits", "harbor_drift", (50, 80), 0),
+        ("slow_fan", "tide_tilt", (20, 80), 0),
+    ],
+    ids=["exchanged", "in_order", "not_louder_by_more_than_30", "ranges_that_overlap"],
+)
+def test_a_section_calmer_than_a_much_quieter_one_costs_25(
+    quiet: str, loud: str, energies: tuple[int, int], costs: int
+) -> None:
+    """However little both weigh: among twelve sections two exchanged ones stayed above 60."""
+    rows = [("verse", 8, float(energy)) for energy in energies]
+    song = song_of(*rows, *[("verse", 200, 50.0)] * 2)
+    plan = plan_of(
+        ("A", "verse", 1, 8, quiet, "SMOOTH" if energies[0] < 40 else "DRAMATIC", "UP", "open red open"),
+        ("B", "verse", 9, 16, loud, "INTENSE", "UP", "open red open"),
+        ("C", "verse", 17, 216, "clockface", "DRAMATIC", "UP", "open blue open"),
+        ("D", "verse", 217, 416, "clockface", "DRAMATIC", "UP", "open lime open"),
+    )
+    library = STAGE.library
+    distance = sum(
+        library[name].fits(energy) * 8 / 416 for name, energy in zip((quiet, loud), energies, strict=True)
+    )
+    (score, *_) = judge(song, plan, implement(song, plan, STAGE)[0], STAGE).category_scores[1:]
+    assert score.score == pytest.approx(100 - 4 * distance - costs, abs=0.06)
+    assert ("calmer templates than A" in str(score.weaknesses)) == bool(costs)

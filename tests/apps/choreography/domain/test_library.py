@@ -193,6 +193,20 @@ def test_all_problems_of_all_files_are_reported_at_once(tmp_path: Path) -> None:
     assert len(caught.value.problems) == 9
 
 
+def test_a_wrong_shape_hides_no_wrong_meaning(tmp_path: Path) -> None:
+    """R-53: what is wrong with the sound parts is told in the same round, once each."""
+    broken = step(target="LEFTT", movement_id="swai", movement_params={"ampl": 1}, duration_bars=9)
+    broken |= {"categry": "base", "metadata": {"energy_range": [60, 20], "tags": [1]}}
+    broken["steps"] += [3, {"step_id": "second", "duration_bars": 1, "dimmer_params": {"level": 40}}]
+    write(tmp_path, broken)
+    assert {problem.path for problem in check_folder(tmp_path)} == {
+        "categry", "metadata.energy_range", "metadata.tags[0]", "steps[0].target", "steps[0].movement_id",
+        "steps[0].duration_bars", "steps[1]", "steps[2].dimmer_params.level",
+    }  # fmt: skip
+    write(tmp_path, {"template_id": "My", "steps": [{"target": "LEFTT"}], "timing": 4})
+    assert [problem.path for problem in check_folder(tmp_path)].count("steps[0].target") == 1
+
+
 def test_a_file_indented_with_tabs_is_json(tmp_path: Path) -> None:
     """Places stay right too."""
     text = json.dumps(step(target="LEFTT"), indent="\t")

@@ -110,6 +110,39 @@ def test_colours_come_in_groups_cut_at_the_largest_steps() -> None:
     assert [s.channels.color for s in plan_show(calm, STAGE).sections] == ["blue", "cyan", "magenta"]
 
 
+def test_no_colour_lasts_longer_than_half_of_a_song_that_can_be_divided() -> None:
+    """One loud run between a quiet beginning and end is not all red."""
+    song = song_of(*(("chorus", 8, energy) for energy in (10, 90, 92, 88, 91, 89, 93, 20)))
+    colours = [s.channels.color for s in plan_show(song, STAGE).sections]
+    assert colours == ["blue", "red", "red", "orange", "orange", "orange", "orange", "cyan"]
+    unequal = song_of(("verse", 40, 50), *(("chorus", 4, energy) for energy in (80, 82, 84, 81)))
+    assert len({s.channels.color for s in plan_show(unequal, STAGE).sections[:2]}) == 2
+
+
+@pytest.mark.parametrize(
+    "wheel",
+    [
+        ("white", "red"),
+        ("blue", "cyan"),
+        ("red", "blue"),
+        ("white", "green", "amber", "uv"),
+        ("blue", "cyan", "red", "lime"),
+        ("uv", "white", "blue", "cyan"),
+    ],
+)
+def test_a_plan_names_only_what_the_wheels_have(wheel: tuple[str, ...]) -> None:
+    """And passes, as far as a rig can do what the judge wants."""
+    wheels = {"color": wheel, "gobo": ("open", "clouds")}
+    stage = replace(STAGE, wheels=wheels)
+    for seed in range(40):
+        song = drawn_song(random.Random(seed), "mixed" if seed % 2 else "loud")
+        plan = plan_show(song, stage)
+        assert {s.channels.color for s in plan.sections} <= set(wheel)
+        assert {s.channels.gobo for s in plan.sections} <= {"open", "clouds"}
+        evaluation = judge(song, plan, implement(song, plan, stage)[0], stage)
+        assert evaluation.passes(), evaluation.summary
+
+
 def test_gobos_go_to_the_loudest_until_half_is_open() -> None:
     """3.7, rule 6."""
     song = song_of(*(("verse", 8, energy) for energy in (10, 20, 30, 40, 50, 60, 70, 82, 90, 100)))

@@ -94,6 +94,12 @@ def test_every_problem_of_a_rig_is_reported_at_once_with_its_line_and_nearest_na
         ("[-270, 270]", "[-270]"),
         ("pan_invert: false", "pan_invert: 1"),
         ("{white: 0,", "{white: -1,"),
+        ("fixture_id: MH1", 'fixture_id: ""'),
+        ('xlights_model_name: "Dmx MH1"', r'xlights_model_name: "Dmx\x01MH1"'),
+        ('xlights_model_name: "Dmx MH1"', 'xlights_model_name: "Detent Beats"'),
+        ("pan_offset: 0", "pan_offset: 1e308"),
+        ("[-270, 270]", "[-1e300, 270]"),
+        ("dmx_mapping: {pan: 1, ", "dmx_mapping: {}\n      # {pan: 1, "),
     ],
 )
 def test_a_single_mistake_is_a_problem_with_a_line(tmp_path, before, after):
@@ -115,9 +121,11 @@ def test_a_missing_file_is_a_configuration_error(tmp_path):
 def test_a_colour_the_wheel_lacks_becomes_the_nearest_of_its_mood():
     head = Fixture.model_validate({**MH1.to_plain(), "maps": {"color": {"red": 7, "cyan": 9, "white": 0}}})
     assert head.channel_value("color", "red") == (7, None)
-    value, warning = head.channel_value("color", "blue")
+    value, missing = head.channel_value("color", "blue")
     assert value == 9
-    assert "'cyan'" in str(warning)
+    assert missing is not None
+    assert missing.warning(["MH1"]) == "MH1 has no color 'blue': 'cyan' is used, the nearest there is."
+    assert missing.warning(["MH1", "MH2"]).startswith("MH1, MH2 have no color 'blue'")
     assert head.channel_value("color", "amber")[0] == 7
 
 

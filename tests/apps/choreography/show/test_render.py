@@ -48,6 +48,16 @@ def test_a_section_divided_by_an_overlap_goes_on_where_it_was():
     assert np.array_equal(whole.heads[0].moved, divided.heads[0].moved)
 
 
+def test_what_several_heads_lack_is_told_once():
+    """A fact, not a head, is a warning."""
+    rig = Rig.of_heads(3)
+    maps = {"color": {"white": 0, "red": 16}}
+    fixtures = [{**fixture.to_plain(), "maps": maps} for fixture in rig.fixtures[:2]]
+    plan = plan_of(planned("Intro", 1, 8, "harbor_drift", channels=("open", "amber", "open")))
+    show = rendered(song(8), plan, rig=Rig.from_plain({"fixtures": [*fixtures, rig.fixtures[2].to_plain()]}))
+    assert show.warnings == ("MH1, MH2 have no color 'amber': 'red' is used, the nearest there is.",)
+
+
 def test_a_speed_stretches_a_cycle():
     for speed, expected in (("SLOW", 1), ("MODERATE", 2), ("FAST", 4)):
         section = planned("Verse", 1, 16, "harbor_drift", params=Params(speed=speed).model_dump())

@@ -348,6 +348,22 @@ def test_a_base_of_another_length_is_warned_of_and_never_overrun():
     assert max(effect.end_ms for effect in read(merged).models["Dmx MH1"][0]) == 20000
 
 
+def test_faults_of_a_base_are_told_and_left_as_they_were():
+    """Wherever a merge moves them: lines of the base are named, and only what is still wrong."""
+    source = foreign().replace(b'startTime="100" endTime="900"', b'startTime="110" endTime="900"')
+    twice = b'<Effect ref="0" name="Bars" startTime="800" endTime="1000" palette="0"/>'
+    source = source.replace(b"</EffectLayer>\n      <SubModel", twice + b"</EffectLayer>\n      <SubModel")
+    source = source.replace(b'name="DMX" startTime="0"', b'name="DMX" startTime="7"')  # of a head: replaced
+    base = xsq.Base(source)
+    merged = written(song(24, drift=0.03), three_sections(), base=base)
+    line = source[: source.index(b'startTime="110"')].count(b"\n") + 1
+    assert [(fault.code, fault.place.line) for fault in base.faults(merged)] == [("X07", line), ("X09", line)]
+    (warning,) = base.warnings(song(24), merged)
+    assert f"line {line}: 'Mega Tree': 110 ms is not a multiple" in warning
+    clean = xsq.Base(foreign())
+    assert not clean.warnings(song(24), written(song(24, drift=0.03), three_sections(), base=clean))
+
+
 @pytest.mark.parametrize("section", ["ColorPalettes", "EffectDB", "DisplayElements", "ElementEffects"])
 @pytest.mark.parametrize("form", ["<{0}/>", "<{0}></{0}>", "<{0}>\n  </{0}>", ""])
 def test_a_base_with_empty_or_missing_sections_is_filled(section, form, ours):

@@ -20,7 +20,7 @@ __all__ = [
     "chosen", "fingerprint",
 ]  # fmt: skip
 
-ANALYSER_VERSION = "3"
+ANALYSER_VERSION = "4"
 """Raised with every change that can change a figure: what was measured before is then measured again."""
 SCHEMA_VERSION = "1"
 ANALYSERS = ("auto", "builtin", "librosa")

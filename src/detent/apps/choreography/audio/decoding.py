@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import stat
 from collections.abc import Callable, Iterator
 from math import ceil, gcd
 from pathlib import Path
@@ -36,6 +38,13 @@ CONTAINERS = {
 BLOCK_SECONDS = 10
 SHORTFALL = 0.02
 """Share of the promised samples that may be missing without a warning."""
+TAIL = 0.1
+"""Share of a file's bytes that may be left unread without a warning: tags and pictures follow the music."""
+LOUDEST = 1e4
+"""Samples are -1 to 1, and in files of floating-point numbers somewhat beyond; such a one is damage."""
+UNKNOWN_BYTES = 0x7FFF_0000
+"""Programs that write a wav file into a pipe do not know its length, and claim this or more."""
+_CLAIMED = re.compile(r"^\s*data : (\d+) \(should be (\d+)\)", re.MULTILINE)
 
 
 def fingerprint(path: str | os.PathLike[str]) -> str:
@@ -50,6 +59,9 @@ def fingerprint(path: str | os.PathLike[str]) -> str:
 
 def _opened(path: str | os.PathLike[str]) -> Any:
     try:
+        # Before it is opened: a pipe waits for its other end, and a device may never end.
+        if not stat.S_ISREG(os.stat(path).st_mode) and not Path(path).is_dir():
+            raise AudioProblem("unreadable", f"{path}: is no file but a pipe, socket or device.")
         return Path(path).open("rb")
     except FileNotFoundError as error:
         raise AudioProblem("missing", f"{path}: there is no such file.") from error
@@ -123,6 +135,15 @@ class SongFile:
         """Length in seconds as the file's header has it; what is decoded may differ. 0 if unknown."""
         return float(self._sound.frames / self._sound.samplerate) if self._sound.frames < 2**62 else 0.0
 
+    @property
+    def _claimed_s(self) -> float:
+        """The length that the file was to have; of a wav file the library reports what is there."""
+        found = _CLAIMED.search(self._sound.extra_info)
+        claimed, there = map(int, found.groups()) if found else (0, 0)
+        if 0 < there < claimed < UNKNOWN_BYTES:
+            return self.promised_s * claimed / there
+        return self.promised_s
+
     def blocks(self, progress: Callable[[float], None] = lambda seconds: None) -> Iterator[Samples]:
         """Decode the song, in mono at `RATE`, calling `progress` with the seconds decoded.
 
@@ -143,10 +164,11 @@ class SongFile:
                 ) from error
             if not len(block):
                 break
-            if not np.isfinite(block).all():
+            if not np.isfinite(block).all() or np.abs(block).max() > LOUDEST:
                 raise AudioProblem(
                     "unreadable",
-                    f"{self.path}: damaged after {frames / sound.samplerate:.1f} s: samples are not numbers.",
+                    f"{self.path}: damaged after {frames / sound.samplerate:.1f} s: samples are not numbers, "
+                    f"or beyond all loudness.",
                 )
             frames += len(block)
             self._refuse_long(frames, sound.samplerate)
@@ -154,11 +176,15 @@ class SongFile:
             progress(frames / sound.samplerate)
         if not frames:
             raise AudioProblem("empty", f"{self.path}: holds no samples.")
-        if self.promised_s and frames < sound.frames * (1 - SHORTFALL):
-            self.warnings.append(
-                f"the file ends after {frames / sound.samplerate:.1f} of {self.promised_s:.1f} s; "
-                "is it cut off?"
-            )
+        seconds, claimed = frames / sound.samplerate, self._claimed_s
+        if seconds < claimed * (1 - SHORTFALL):
+            self.warnings.append(f"the file ends after {seconds:.1f} of {claimed:.1f} s; is it cut off?")
+            return
+        fd = self._file.fileno()
+        read, size = os.lseek(fd, 0, os.SEEK_CUR), os.fstat(fd).st_size
+        if read < size * (1 - TAIL):
+            share = f"{100 * read / size:.0f} % of the file"
+            self.warnings.append(f"the music ends after {seconds:.1f} s, at {share}; is it damaged?")
 
 
 def resampled(blocks: Iterator[Samples], rate: int, target: int = RATE) -> Iterator[Samples]:

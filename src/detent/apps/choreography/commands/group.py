@@ -52,8 +52,11 @@ def analyze(
 ) -> None:
     """Measure a song: tempo, bars, sections, energy."""
     from detent.apps.choreography.domain.song import Song
+    from detent.apps.choreography.output import check_writable
     from detent.cli.output import fields, say, say_json, table, write
 
+    if out is not None:
+        check_writable(out)
     audio = _request(options, song, analyser=analyser, bpm=bpm)["audio"]
     if out is not None:
         write(json.dumps(audio, indent=2, ensure_ascii=False), out)
@@ -121,9 +124,11 @@ def implement(
     templates: Templates = None,
 ) -> None:
     """Expand a plan onto the heads, as a run does."""
+    from detent.apps.choreography.output import check_writable
     from detent.apps.choreography.parts import expand
     from detent.cli.output import say, write
 
+    check_writable(out)
     implementation = expand(_request(options, audio, fixtures, templates), _plan(plan).to_plain(), [], None)
     write(json.dumps(implementation, indent=2, ensure_ascii=False) + "\n", out)
     if not options.quiet:
@@ -189,13 +194,15 @@ def export(
 ) -> None:
     """Write an implementation as an xLights sequence."""
     from detent.apps.choreography.export import sequence_of
-    from detent.apps.choreography.output import Output, write_file
+    from detent.apps.choreography.output import Output, check_writable, write_file
     from detent.cli.output import clean, say
     from detent.kernel.errors import ConfigurationError
 
     if out.suffix.lower() != ".xsq":
         raise ConfigurationError(f"--out {out}: a sequence ends in .xsq.")
-    Output.of(out.stem, out, force=force).check()
+    output = Output.of(out.stem, out, force=force)
+    output.check_sequence()
+    check_writable(out)
     request = _request(options, audio, fixtures, templates, base=xsq)
     planned, made = _plan(plan or implementation.with_name("plan.json")), _implementation(implementation)
     _check_match(planned, made)
@@ -363,7 +370,7 @@ def _read(path: Path, what: str) -> Mapping[str, Any]:
 
     try:
         value = json.loads(_bytes(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path} is not JSON ({error}); {what} is needed.") from error
     if not isinstance(value, dict):
         raise ConfigurationError(f"{path} holds no JSON object; {what} is needed.")

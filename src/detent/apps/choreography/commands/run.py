@@ -209,7 +209,15 @@ async def _loop(options: Options, job: Job) -> int:
     """Make the show in a plain loop: nothing is kept, and nothing can be resumed."""
     from detent.apps.choreography.commands.ending import exit_code, tell_result
     from detent.apps.choreography.orchestrator import looped
+    from detent.apps.choreography.parts import PARTS
+    from detent.cli.output import paint, say
+    from detent.flows.refine.run_lines import LoopLines
 
-    result = await looped(job)
+    if options.json or options.quiet:
+        result = await looped(job)
+    else:
+        say(f"{paint(APP.name, bold=True)}  {Path(job.request['audio_path']).name}")
+        with LoopLines(PARTS, job.config.agent.max_iterations) as lines:
+            result = await looped(job, [lines], on_progress=lines.on_progress)
     tell_result(result, options)
     return exit_code(result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
 from typing import NamedTuple, TypeVar
@@ -18,8 +19,22 @@ from detent.apps.choreography.domain.targets import heads_of
 from detent.apps.choreography.domain.vocabulary import STROBES
 
 S = TypeVar("S", SectionPlan, ImplementationSection)
+LONGEST_COLOUR_PERCENT = 50
+"""Most of a song that one colour should last, or as long as its longest section."""
 FAR = 60
 """Degrees in pan or tilt above which heads must glide to a new pose."""
+
+
+def named_roles(song: Song) -> list[tuple[str, str]]:
+    """For each section of a song, the name and the role that a plan gives it; no name comes twice."""
+    roles = ["verse" if section.label == "full" else section.label for section in song.sections]
+    totals, seen = Counter(roles), Counter[str]()
+    names = []
+    for role in roles:
+        seen[role] += 1
+        single = role in ("intro", "outro") and totals[role] == 1
+        names.append((role.capitalize() if single else f"{role.capitalize()} {seen[role]}", role))
+    return names
 
 
 def in_order(sections: Iterable[S]) -> list[S]:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from detent.apps.choreography.domain.arrangement import in_order
+from detent.apps.choreography.domain.arrangement import in_order, named_roles
 from detent.apps.choreography.domain.plan import AgentImplementation, AgentPlan, Part, SectionPlan
 from detent.apps.choreography.domain.rubric import (
     ALIGNMENT,
@@ -33,6 +33,9 @@ from detent.apps.choreography.domain.vocabulary import COLOURS, GOBOS, INTENSITI
 
 MOST_BYTES = 12 * 1024
 CUT = "…[cut]"
+MOST_PLANNED = 24
+"""Sections that an agent is asked for at most: twice those of a song. A small model might never stop."""
+MOODS = ("warm", "cool", "neutral")
 ADVICE = (
     "Follow the song's sections: start and end where they do.",
     "Choose templates whose energy range holds the section's measured energy, recommended for its role.",
@@ -41,17 +44,18 @@ ADVICE = (
     "Do not repeat a template in the next section; use many different ones.",
     "Above energy 70 use a warm color and a shutter that strobes, in at most 30 % of all bars; "
     "below 40 keep the shutter open.",
-    "Use 3 to 5 runs of one color; above energy 80 a dense gobo; keep half of the bars with an open gobo.",
+    "Use 3 to 5 runs of one color, none in more than half of the bars; above energy 80 a dense gobo; keep "
+    "half of the bars with an open gobo.",
 )
 """How a plan scores well, for those who know the prompt alone."""
 
 MEASURES = {
     ALIGNMENT: "sections start where the song's sections do, and lie on its 4-bar grid",
-    ENERGY: "templates and intensity fit the measured energy",
+    ENERGY: "templates and intensity fit the measured energy, none calmer than where it is 30 quieter",
     VARIETY: "many different templates, none all along, 40 to 60 % of the sections layered",
     COVERAGE: "every bar has a section, no head has two, all targets exist, nothing is past the end",
     SHUTTER: "strong when loud, calm when quiet, at most 30 % of the bars strobe, none closed",
-    COLOR: "3 to 5 runs of one color, no cool color when loud",
+    COLOR: "3 to 5 runs of one color, none in more than half of the bars, no cool color when loud",
     GOBO: "open in 50 to 60 % of the bars, dense above energy 80",
     COMPLEXITY: "about 1.5 templates per section, no jumps above 60 degrees without a glide, 5 movements",
 }
@@ -126,9 +130,9 @@ def _song(song: Song) -> dict[str, Any]:
         "tempo": f"{song.tempo_bpm:.0f} BPM, {song.beats_per_bar} beats in a bar, {song.key}",
         "bars": song.bars,
         "song sections": [
-            f"{section.label}, bars {section.start_bar}-{section.end_bar}, energy "
+            f"{name} ({role}), bars {section.start_bar}-{section.end_bar}, energy "
             f"{song.energy(section.start_bar, section.end_bar):.0f}"
-            for section in song.sections
+            for section, (name, role) in zip(song.sections, named_roles(song), strict=True)
         ],
         "energy per bar": _energies(song, 1),
     }
@@ -160,11 +164,11 @@ def _choices(channel: str, stage: Stage) -> str:
         return f"not in use: always {stage.default(channel)}"
     if channel == "shutter":
         return "energy 1-10: " + ", ".join(f"{name} {value.energy}" for name, value in SHUTTERS.items())
+    names = stage.names(channel)
     if channel == "gobo":
-        return "density 1-10: " + ", ".join(f"{name} {value.density}" for name, value in GOBOS.items())
-    moods = ("warm", "cool", "neutral")
-    by_mood = {mood: [name for name, value in COLOURS.items() if value.mood == mood] for mood in moods}
-    return "; ".join(f"{mood}: {', '.join(names)}" for mood, names in by_mood.items())
+        return "density 1-10: " + ", ".join(f"{name} {GOBOS[name].density}" for name in names)
+    by_mood = {mood: [name for name in names if COLOURS[name].mood == mood] for mood in MOODS}
+    return "; ".join(f"{mood}: {', '.join(of_mood)}" for mood, of_mood in by_mood.items() if of_mood)
 
 
 def _template(template: Template) -> str:
@@ -230,13 +234,13 @@ def plan_schema(stage: Stage) -> dict[str, Any]:
     schema = _schema_of(AgentPlan)
     schema["description"] = "A light show in bars. A plan that breaks a rule is refused: " + " ".join(ERRORS)
     schema["required"] = ["sections"]
-    schema["properties"]["sections"] |= {"minItems": 1}
+    schema["properties"]["sections"] |= {"minItems": 1, "maxItems": MOST_PLANNED}
     definitions = schema["$defs"]
     _close(definitions["Params"], stage)
     channels = definitions["Channels"]["properties"]
     channels["shutter"]["enum"] = list(SHUTTERS)
-    channels["color"]["enum"] = list(COLOURS)
-    channels["gobo"]["enum"] = list(GOBOS)
+    channels["color"]["enum"] = list(stage.names("color"))
+    channels["gobo"]["enum"] = list(stage.names("gobo"))
     section = definitions["SectionPlan"]
     section["properties"]["base_pose"]["enum"] = list(stage.poses)
     section["properties"]["end_bar"] |= {

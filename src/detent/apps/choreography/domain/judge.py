@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
 from detent.apps.choreography.domain.arrangement import (
+    LONGEST_COLOUR_PERCENT,
     bars_inside,
     colour_scenes,
     conflicts,
@@ -45,6 +46,12 @@ from detent.flows.refine.evaluation import CATEGORY_PASS, CategoryScore, Evaluat
 
 WEAKNESSES = 4
 """Most weaknesses listed of one category."""
+CONTRAST = 30
+"""A section that is louder by more must not have calmer templates."""
+CLEARLY = 10
+"""Energy by which templates must be calmer, to count as such: their ranges overlap."""
+AGAINST_THE_MUSIC = 25
+"""Points it costs if there is such a pair of sections."""
 UNKNOWN = 100
 """Distance from its energy range of a template that does not exist."""
 
@@ -242,7 +249,41 @@ def _energy(show: _Show) -> _Result:
     reasoning = (
         f"templates {distance:.1f} from their ranges, {100 * wrong:.0f} % of bars in another intensity"
     )
-    return _Result(100 - 4 * distance - 80 * wrong, reasoning, findings)
+    against = 0
+    if pair := _most_against(show.sections):
+        quiet, loud = pair
+        against = AGAINST_THE_MUSIC
+        text = f"calmer templates than {quiet.name}, {loud.energy - quiet.energy:.0f} below it in energy"
+        advice = f"choose livelier templates than those of {quiet.name}"
+        findings.append(_Finding(against, text, advice, loud.name, next(iter(loud.plan.templates), None)))
+        reasoning += f", {loud.name} calmer than {quiet.name}"
+    return _Result(100 - 4 * distance - 80 * wrong - against, reasoning, findings)
+
+
+def _most_against(sections: Sequence[_Section]) -> tuple[_Section, _Section] | None:
+    """A quiet section that is clearly livelier than a much louder one: the pair with the largest difference.
+
+    Two sections of many weigh little in a mean over bars, but nothing is heard sooner.
+    """
+    ranked = sorted(sections, key=lambda section: section.energy)
+    waiting = deque(ranked)
+    liveliest: _Section | None = None
+    worst: tuple[float, tuple[_Section, _Section] | None] = (CLEARLY, None)
+    for loud in ranked:
+        while loud.energy - waiting[0].energy > CONTRAST:
+            quiet = waiting.popleft()
+            liveliest = quiet if liveliest is None else max(liveliest, quiet, key=_aim)
+        if liveliest is not None and (difference := _aim(liveliest) - _aim(loud)) > worst[0]:
+            worst = difference, (liveliest, loud)
+    return worst[1]
+
+
+def _aim(section: _Section) -> float:
+    """The energy that a section's templates are made for: the mean middle of their ranges."""
+    ranges = [
+        template.metadata.energy_range for template in section.templates if template and template.metadata
+    ]
+    return sum(low + high for low, high in ranges) / (2 * len(ranges)) if ranges else section.energy
 
 
 def _distance(section: _Section) -> float:
@@ -393,10 +434,14 @@ def _shutter(show: _Show) -> _Result:
 
 def _color(show: _Show) -> _Result:
     scenes, total = len(colour_scenes(show.plan, show.stage)), len(show.sections)
-    least = min(3, total)
+    names = show.stage.names("color")
+    bold = [name for name in names if COLOURS[name].mood != "cool"]
+    avoidable = bool(bold)
+    choices = len(bold or names)
+    least = min(3, total) if choices > 1 else 1  # nothing is asked that the wheels cannot do
 
     def cool(section: _Section) -> bool:
-        return section.energy > 70 and COLOURS[section.channels.color].mood == "cool"
+        return avoidable and section.energy > 70 and COLOURS[section.channels.color].mood == "cool"
 
     findings = [
         _Finding(
@@ -417,16 +462,30 @@ def _color(show: _Show) -> _Result:
             _Finding(15 * (scenes - 5), text, "keep a colour over several sections: 5 scenes at most")
         )
     score = 100 - 20 * max(0, least - scenes) - 15 * max(0, scenes - 5) - 60 * show.mean(cool)
-    return _Result(score if total else 0, f"{scenes} colour scenes in {total} sections", findings)
+    reasoning = f"{scenes} colour scenes in {total} sections"
+    if total > 3 and choices > 2:  # scenes do not say how long one lasts
+        shares = defaultdict[str, float](float)
+        for section in show.sections:
+            shares[section.channels.color] += 100 * section.weight
+        top, share = max(shares.items(), key=lambda item: item[1])
+        longest = max(100 * section.weight for section in show.sections)
+        excess = share - max(LONGEST_COLOUR_PERCENT, longest)
+        reasoning += f", {top} in {share:.0f} % of the bars"
+        if excess > 1e-9:
+            score -= 2 * excess
+            text = f"{top} lasts {share:.0f} % of the bars"
+            findings.append(_Finding(2 * excess, text, f"choose other colours for some sections in {top}"))
+    return _Result(score if total else 0, reasoning, findings)
 
 
 def _gobo(show: _Show) -> _Result:
     open_percent = 100 * show.mean(lambda section: section.channels.gobo == "open")
     loud = 100 * show.mean(lambda section: section.energy > 80)
     findings = []
+    thickest = max(GOBOS[name].density for name in show.stage.names("gobo"))
 
     def dense(section: _Section) -> bool:
-        return GOBOS[section.channels.gobo].density >= 5
+        return GOBOS[section.channels.gobo].density >= min(5, thickest)
 
     least, most = min(50.0, 100 - loud), 60.0
     astray = max(0.0, open_percent - most, least - open_percent)

@@ -6,14 +6,14 @@ The starter library ships with the application; folders of the user's are merged
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeGuard
 
 from detent.apps.choreography.domain.targets import target_sets
 from detent.apps.choreography.domain.template import Template, TemplateStep
-from detent.apps.choreography.domain.violations import read
+from detent.apps.choreography.domain.violations import Violation, read
 from detent.apps.choreography.domain.vocabulary import POSES, SECTION_ROLES
 from detent.authoring.document import Document, below, file_bytes, read_document
 from detent.authoring.names import Nearest
@@ -164,6 +164,8 @@ def _read(file: Path, poses: frozenset[str]) -> tuple[Template | None, list[Prob
         # JSON may be indented with tabs, which the reader of places refuses; columns stay as they are.
         text = raw.decode("utf-8-sig").replace("\t", " ")
         value = json.loads(text)
+    except RecursionError:
+        return None, [Problem("", "Lists and objects are nested too deep here.", Place(name, 1))]
     except OSError as error:
         return None, [Problem("", f"The file cannot be read: {error.strerror}.", Place(name, 0))]
     except UnicodeDecodeError:
@@ -180,7 +182,58 @@ def _read(file: Path, poses: frozenset[str]) -> tuple[Template | None, list[Prob
         Problem("", violation.message, document.mark(violation.path), violation.path, violation.suggestions)
         for violation in result
     ]
+    if isinstance(value, dict):
+        rest, left_out = _well_shaped(value, result)
+        if rest is not None:  # what is wrong elsewhere is told at once, not after the shape is mended
+            problems += [
+                problem
+                for problem in _Checks(rest, document, file, poses).problems()
+                if not any(_within(problem.path, path) for path in left_out)
+            ]
     return None, problems
+
+
+_CHOSEN_BY = {f"{part}_id": f"{part}_params" for part in PARAMETERS}
+"""Parameters that mean nothing without what chooses them."""
+_UNTIMED = {"default_duration_bars": 1e9}
+"""A cycle in which every step ends in time."""
+
+
+def _well_shaped(
+    value: Mapping[str, Any], violations: Sequence[Violation]
+) -> tuple[Template | None, list[str]]:
+    """A template with stand-ins for the parts whose shape is wrong, and the paths of those parts."""
+    parts: dict[str, Any] = {"name": "", "category": "low_energy", "layer_role": "base", "timing": _UNTIMED}
+    rest = json.loads(json.dumps(dict(value)))
+    steps = rest.get("steps")
+    left_out: list[str] = []
+    for violation in violations:
+        match violation.location:
+            case ("steps", int(place), str(key), *_) if isinstance(steps, list):
+                for name in (key, _CHOSEN_BY.get(key)):
+                    if name is not None:
+                        steps[place].pop(name, None)
+                        left_out.append(f"steps[{place}].{name}")
+            case ("steps", int(place)) if isinstance(steps, list):
+                steps[place] = {}
+                left_out.append(f"steps[{place}]")
+            case ("metadata", str(key), *_) if isinstance(rest.get("metadata"), dict):
+                rest["metadata"].pop(key, None)
+                left_out.append(f"metadata.{key}")
+            case (str(key), *_):
+                rest.pop(key, None)
+                left_out.append(key)
+    rest["steps"] = [
+        {"step_id": f"step {place}", "duration_bars": 1e-9, **step}
+        for place, step in enumerate(rest.get("steps") or [{}])
+    ]
+    template = read(Template, {"template_id": "left_out", **parts, **rest})
+    return (template if isinstance(template, Template) else None), left_out
+
+
+def _within(path: str, part: str) -> bool:
+    """Whether a path is a part of a template or leads into it."""
+    return path == part or path.startswith((f"{part}.", f"{part}["))
 
 
 class _Checks:

@@ -10,7 +10,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Energy = Annotated[float, Field(ge=0, le=100)]
-Bar = Annotated[int, Field(ge=1)]
+MOST_BARS, MOST_SECTIONS = 100_000, 2_000
+"""More than 90 minutes hold, so that nobody's plan can keep the machine busy for long."""
+Bar = Annotated[int, Field(ge=1, le=MOST_BARS)]
+LastBar = Annotated[int, Field(le=MOST_BARS)]
+"""Inclusive. An end before the start is a validation error, not a schema violation."""
 
 
 class Part(BaseModel):
@@ -45,8 +49,7 @@ class SectionPlan(Part):
 
     name: str = Field(min_length=1)
     start_bar: Bar
-    end_bar: int
-    """Inclusive. An end before the start is a validation error, not a schema violation."""
+    end_bar: LastBar
     section_role: Literal[
         "intro", "verse", "chorus", "bridge", "build", "drop", "breakdown", "transition", "outro"
     ]
@@ -67,7 +70,7 @@ class SectionPlan(Part):
 class AgentPlan(Part):
     """A whole show, section by section."""
 
-    sections: tuple[SectionPlan, ...]
+    sections: tuple[SectionPlan, ...] = Field(max_length=MOST_SECTIONS)
     overall_strategy: str = ""
     template_variety_score: float = Field(5, ge=0, le=10)
     """Reported by the planner about itself; recorded, and decides nothing."""
@@ -92,7 +95,7 @@ class ImplementationSection(Part):
     """`<plan section>__<template>_<first target>`, with a suffix where a section is divided."""
     plan_section_name: str
     start_bar: Bar
-    end_bar: int
+    end_bar: LastBar
     template_id: str
     params: Params = Params()
     base_pose: str = "AUDIENCE_CENTER"
@@ -111,8 +114,8 @@ class ImplementationSection(Part):
 class AgentImplementation(Part):
     """The plan expanded onto heads."""
 
-    sections: tuple[ImplementationSection, ...]
-    total_duration_bars: int = Field(ge=1)
+    sections: tuple[ImplementationSection, ...] = Field(max_length=4 * MOST_SECTIONS)
+    total_duration_bars: Bar
     quantization_applied: bool = True
     timing_precision: Literal["beat_aligned", "bar_aligned", "raw"] = "bar_aligned"
     overall_strategy: str = ""

@@ -6,13 +6,19 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle, pairwise
+from itertools import accumulate, cycle, pairwise
 
-from detent.apps.choreography.domain.arrangement import intensity_for, speed_for
+from detent.apps.choreography.domain.arrangement import (
+    LONGEST_COLOUR_PERCENT,
+    intensity_for,
+    named_roles,
+    speed_for,
+)
 from detent.apps.choreography.domain.plan import AgentPlan, Channels, Params, SectionPlan
 from detent.apps.choreography.domain.song import Song, SongSection
 from detent.apps.choreography.domain.stage import Stage
 from detent.apps.choreography.domain.template import Template
+from detent.apps.choreography.domain.vocabulary import COLOURS, GOBOS
 from detent.flows.refine.feedback import Feedback
 
 STROBED_PERCENT = 30
@@ -56,8 +62,8 @@ def plan_show(song: Song, stage: Stage, feedback: Sequence[Feedback] = (), itera
     drafts = _drafts(song)
     _choose_templates(drafts, stage, _blamed(feedback), iteration)
     _choose_shutters(drafts)
-    _choose_colours(drafts)
-    _choose_gobos(drafts)
+    _choose_colours(drafts, stage)
+    _choose_gobos(drafts, stage)
     sides = cycle(("AUDIENCE_LEFT", "AUDIENCE_RIGHT"))
     sections = tuple(
         _planned(draft, next(sides) if draft.role == "chorus" else _POSES.get(draft.role, "AUDIENCE_CENTER"))
@@ -73,13 +79,8 @@ def plan_show(song: Song, stage: Stage, feedback: Sequence[Feedback] = (), itera
 
 
 def _drafts(song: Song) -> list[_Draft]:
-    roles = ["verse" if section.label == "full" else section.label for section in song.sections]
-    totals, seen = Counter(roles), Counter[str]()
     drafts = []
-    for section, role in zip(song.sections, roles, strict=True):
-        seen[role] += 1
-        single = role in ("intro", "outro") and totals[role] == 1
-        name = role.capitalize() if single else f"{role.capitalize()} {seen[role]}"
+    for section, (name, role) in zip(song.sections, named_roles(song), strict=True):
         bars = section.end_bar - section.start_bar + 1
         energy = song.energy(section.start_bar, section.end_bar)
         drafts.append(_Draft(section, name, role, energy, 100 * bars / song.bars))
@@ -154,24 +155,88 @@ def _choose_shutters(drafts: list[_Draft]) -> None:
             strobed += draft.percent
 
 
-def _choose_colours(drafts: list[_Draft]) -> None:
+def _choose_colours(drafts: list[_Draft], stage: Stage) -> None:
     """Colour scenes: contiguous groups, cut where the energy changes most."""
     wanted = min(len(drafts), max(3, min(5, math.ceil(len(drafts) / 2))))
-    by_step = sorted(range(1, len(drafts)), key=lambda k: -abs(drafts[k].energy - drafts[k - 1].energy))
-    cuts = [0, *sorted(by_step[: wanted - 1]), len(drafts)]
-    turns = {palette: cycle(palette) for palette in (WARM, MIDDLE, CALM)}
-    colour = ""
-    for start, end in pairwise(cuts):
+    wheel = _Wheel(stage.names("color"))
+    wanted = min(wanted, max(3, wheel.bold))  # a colour that must come back soon lasts too long
+    for start, end in pairwise(_scene_cuts(drafts, wanted)):
         group = drafts[start:end]
-        mean = sum(draft.energy * draft.percent for draft in group) / sum(draft.percent for draft in group)
-        palette = WARM if any(draft.energy > 70 for draft in group) else MIDDLE if mean >= 40 else CALM
-        colour = next(name for name in turns[palette] if name != colour)
+        percent = sum(draft.percent for draft in group)
+        mean = sum(draft.energy * draft.percent for draft in group) / percent
+        loud = any(draft.energy > 70 for draft in group)
+        colour = wheel.turn(WARM if loud else MIDDLE if mean >= 40 else CALM, percent, loud)
         for draft in group:
             draft.color = colour
 
 
-def _choose_gobos(drafts: list[_Draft]) -> None:
-    dense, light = cycle(DENSE_GOBOS), cycle(LIGHT_GOBOS)
+class _Wheel:
+    """The colours that there are, and how long each has been shown."""
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self.known = known
+        self.bold = sum(COLOURS[name].mood != "cool" for name in known)
+        """How many of them fit loud music."""
+        self.last = ""
+        self.uses = Counter[str]()
+        self.percents = defaultdict[str, float](float)
+
+    def turn(self, palette: Sequence[str], percent: float, loud: bool) -> str:
+        """The next colour of a palette, or where the wheel lacks it, another; never cool when loud."""
+        fitting = [name for name in self.known if not (loud and COLOURS[name].mood == "cool")] or self.known
+        preferred = [name for name in palette if name in fitting]
+        new = [name for name in (*preferred, *fitting) if name != self.last]
+        short = [name for name in new if self.percents[name] + percent <= LONGEST_COLOUR_PERCENT]
+        choices = next(
+            (
+                names
+                for names in (
+                    [name for name in short if name in preferred],
+                    short,
+                    [name for name in new if name in preferred],
+                    new,
+                )
+                if names
+            ),
+            fitting,
+        )
+        self.last = min(choices, key=self.uses.__getitem__)
+        self.uses[self.last] += 1
+        self.percents[self.last] += percent
+        return self.last
+
+
+def _scene_cuts(drafts: list[_Draft], scenes: int) -> list[int]:
+    """Where scenes begin, and the end: at the largest steps of energy, unless one colour would last too long.
+
+    Then of all divisions into as many scenes, none of them too long, the one with the largest steps in all.
+    """
+    steps = [0.0, *(abs(after.energy - before.energy) for before, after in pairwise(drafts)), 0.0]
+    by_step = sorted(range(1, len(drafts)), key=lambda k: -steps[k])
+    cuts = [0, *sorted(by_step[: scenes - 1]), len(drafts)]
+    most = max([LONGEST_COLOUR_PERCENT, *(draft.percent for draft in drafts)]) + 1e-9
+    ends = [0.0, *accumulate(draft.percent for draft in drafts)]
+    if all(ends[end] - ends[start] <= most for start, end in pairwise(cuts)):
+        return cuts
+    best: dict[int, tuple[float, list[int]]] = {0: (0.0, [0])}
+    for _ in range(scenes):
+        longer: dict[int, tuple[float, list[int]]] = {}
+        for start, (total, before) in best.items():
+            for end in range(start + 1, len(drafts) + 1):
+                if ends[end] - ends[start] > most:
+                    break
+                if end not in longer or total + steps[end] > longer[end][0]:
+                    longer[end] = total + steps[end], [*before, end]
+        best = longer
+    return best[len(drafts)][1]  # there is one: any two neighbours are longer than half of the song
+
+
+def _choose_gobos(drafts: list[_Draft], stage: Stage) -> None:
+    known = stage.names("gobo")
+    patterns = [name for name in known if name != "open"]
+    thick = [name for name in patterns if GOBOS[name].density >= 5]
+    dense = cycle([name for name in DENSE_GOBOS if name in known] or thick or patterns or known)
+    light = cycle([name for name in LIGHT_GOBOS if name in known] or patterns or known)
     open_percent = 100.0
     for draft in _loudest(drafts):
         if draft.energy > 80:

@@ -45,6 +45,8 @@ class Stage:
     """The fixed poses and the project's."""
     features: Features = Features()
     channel_defaults: Mapping[str, str] = field(default_factory=lambda: CHANNEL_DEFAULTS)
+    wheels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The names that the heads have on a wheel, by channel; a channel that is not in it has all of them."""
 
     def __post_init__(self) -> None:
         if self.heads < 1:
@@ -65,9 +67,14 @@ class Stage:
         """The target sets that exist here."""
         return target_sets(self.heads)
 
+    def names(self, channel: str) -> tuple[str, ...]:
+        """The names of a channel that can be shown here."""
+        return self.wheels.get(channel) or tuple(CHANNEL_NAMES[channel])
+
     def default(self, channel: str) -> str:
-        """The default of a channel."""
-        return self.channel_defaults.get(channel, CHANNEL_DEFAULTS[channel])
+        """The default of a channel; the first that there is, where the heads do not have it."""
+        name, names = self.channel_defaults.get(channel, CHANNEL_DEFAULTS[channel]), self.names(channel)
+        return name if name in names else names[0]
 
     def channels(self, section: SectionPlan) -> Channels:
         """The channels of a section as they are shown: the default where one is off or its name unknown."""

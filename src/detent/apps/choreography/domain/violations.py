@@ -24,6 +24,8 @@ class Violation(NamedTuple):
     """Such as `sections[2].channels.color`; empty for the whole."""
     message: str
     suggestions: tuple[str, ...] = ()
+    location: tuple[str | int, ...] = ()
+    """Keys and positions that lead to the part, to a key that is missing as well."""
 
     def __str__(self) -> str:
         meant = f" Nearest: {', '.join(map(repr, self.suggestions))}." if self.suggestions else ""
@@ -70,22 +72,24 @@ def read(model: type[M], value: Any) -> M | list[Violation]:
 
 
 def _violation(model: type[BaseModel], detail: Mapping[str, Any], nearest: Nearest) -> Violation:
-    *above, last = detail["loc"] or ("",)
+    *above, last = location = detail["loc"] or ("",)
     path = path_of(*detail["loc"])
     context = detail.get("ctx", {})
     if detail["type"] == "extra_forbidden":
         keys = tuple(_model_at(model, above).model_fields)
         close = nearest.of(last, keys)
         known = "" if close else f" Known here: {', '.join(keys)}."
-        return Violation(path, f"'{str(last)[:60]}' is not a key here.{known}", close)
+        return Violation(path, f"'{str(last)[:60]}' is not a key here.{known}", close, location)
     if detail["type"] == "missing":
-        return Violation(path_of(*above), f"'{last}' is missing.")
+        return Violation(path_of(*above), f"'{last}' is missing.", location=location)
     if detail["type"] == "literal_error":
         given = detail["input"]
         choices = context["expected"].replace(" or ", ", ").replace("'", "").split(", ")
-        return Violation(path, f"{_shown(given)} must be {context['expected']}.", nearest.of(given, choices))
+        message = f"{_shown(given)} must be {context['expected']}."
+        return Violation(path, message, nearest.of(given, choices), location)
     message = detail["msg"].removeprefix("Input ").removeprefix("Tuple ")
-    return Violation(path, f"{_shown(detail['input'])} {message[0].lower()}{message[1:]}.")
+    shown = f"{_shown(detail['input'])} {message[0].lower()}{message[1:]}."
+    return Violation(path, shown, location=location)
 
 
 def _model_at(model: type[BaseModel], location: list[str | int]) -> type[BaseModel]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from detent.apps.choreography.domain.plan import Channels, Part
 from detent.apps.choreography.domain.vocabulary import COLOURS, GOBOS, SHUTTERS
 from detent.apps.choreography.show.xml_tree import XmlRefused, parse_xml
+from detent.apps.choreography.show.xsq_reader import OUR_TRACKS
 from detent.authoring.document import Document, below, file_bytes, read_document
 from detent.authoring.model import ModelReader, Written, kind_of
 from detent.authoring.problem import DocumentError, Problem
@@ -24,6 +25,10 @@ NEEDED = ("pan", "tilt", "dimmer")
 MOST_CHANNELS = 48
 """Channels that an xLights DMX effect can set."""
 PAGE = 16
+MOST_DEGREES = 3600
+"""Degrees that a range, limit or offset may have: ten turns."""
+_TOO_FAR = f"Degrees are -{MOST_DEGREES} to {MOST_DEGREES}."
+LONGEST_NAME = 200
 VOCABULARIES: dict[str, Mapping[str, Any]] = {"shutter": SHUTTERS, "color": COLOURS, "gobo": GOBOS}
 
 Dmx = Annotated[int, Field(ge=0, le=255)]
@@ -52,6 +57,20 @@ class Maps(Part):
     shutter: dict[str, Dmx] = Field(default_factory=dict)
     color: dict[str, Dmx] = Field(default_factory=dict)
     gobo: dict[str, Dmx] = Field(default_factory=dict)
+
+
+class Missing(NamedTuple):
+    """A name that a head's map lacks."""
+
+    channel: str
+    name: str
+    instead: str
+    """What is sent in its place, as the end of a sentence."""
+
+    def warning(self, heads: Collection[str]) -> str:
+        """One sentence, however many heads it is about."""
+        lack = "have" if len(heads) > 1 else "has"
+        return f"{', '.join(heads)} {lack} no {self.channel} '{self.name}': {self.instead}."
 
 
 class Fixture(Part):
@@ -95,8 +114,8 @@ class Fixture(Part):
         """Degrees as the DMX value that is sent."""
         return round(float(self.axis_dmx(axis, degrees)))
 
-    def channel_value(self, channel: str, name: str) -> tuple[int, str | None]:
-        """DMX value of a shutter, colour or gobo, and a warning where another one stands in for it."""
+    def channel_value(self, channel: str, name: str) -> tuple[int, Missing | None]:
+        """DMX value of a shutter, colour or gobo, and what is missing where another one stands in for it."""
         own: Mapping[str, int] = getattr(self.maps, channel)
         usual = VOCABULARIES[channel]
         if name in own:
@@ -105,23 +124,21 @@ class Fixture(Part):
             return usual[name].dmx, None
         if channel == "shutter":  # a stand-in could leave a closed head lit
             value = usual[name].dmx
-            return value, f"{self.fixture_id} has no shutter '{name}' in its map; the usual {value} is used."
+            return value, Missing(channel, name, f"the usual {value} is used")
         nearest = min(own, key=lambda other: (_distance(channel, name, other), other))
-        return own[
-            nearest
-        ], f"{self.fixture_id} has no {channel} '{name}'; '{nearest}' is the nearest it has."
+        return own[nearest], Missing(channel, name, f"'{nearest}' is used, the nearest there is")
 
-    def constants(self, channels: Channels) -> tuple[dict[int, int], list[str]]:
-        """DMX values, by channel, that hold throughout a section, and warnings."""
+    def constants(self, channels: Channels) -> tuple[dict[int, int], list[Missing]]:
+        """DMX values, by channel, that hold throughout a section, and what the maps lack for it."""
         values = {self.dmx_mapping[role]: 0 for role in ("pan_fine", "tilt_fine") if role in self.dmx_mapping}
         values |= self.defaults
-        warnings: list[str] = []
+        missing: list[Missing] = []
         for role in VOCABULARIES:
             if role in self.dmx_mapping:
-                value, warning = self.channel_value(role, getattr(channels, role))
+                value, lack = self.channel_value(role, getattr(channels, role))
                 values[self.dmx_mapping[role]] = value
-                warnings += [warning] if warning else []
-        return values, warnings
+                missing += [lack] if lack else []
+        return values, missing
 
 
 class Rig(Part):
@@ -259,6 +276,8 @@ class _RigReader(ModelReader):
         fields = self.item(_Row, row, path, "a fixture")
         if fields is None:
             return None
+        for key in ("fixture_id", "xlights_model_name"):
+            self.name(fields.get(key), below(path, key))
         config_path = below(path, "config")
         config = self.fields(_Config, fields.pop("config", {}), config_path, "'config'")
         for key in ("pan_range", "tilt_range"):
@@ -266,14 +285,17 @@ class _RigReader(ModelReader):
         for key, model in (("orientation", _Orientation), ("limits", _Limits), ("maps", _Maps)):
             if key in config:
                 config[key] = self.fields(model, config[key], below(config_path, key), f"'{key}'")
+        for key, degrees in config.get("orientation", {}).items():
+            if key.endswith("_offset") and abs(degrees) > MOST_DEGREES:
+                self.wrong("", f"{config_path}.orientation.{key}", _TOO_FAR)
         for axis in ("pan", "tilt"):
             self.pair(config.get("limits", {}), axis, f"{config_path}.limits.{axis}")
         for channel, names in config.get("maps", {}).items():
             self.wheel(channel, names, f"{config_path}.maps.{channel}")
         count = config.get("channel_count", 16)
-        mapping = config.get("dmx_mapping") or Fixture.model_fields["dmx_mapping"].get_default(
-            call_default_factory=True
-        )
+        mapping = config.get("dmx_mapping")
+        if mapping is None:
+            mapping = Fixture.model_fields["dmx_mapping"].get_default(call_default_factory=True)
         self.mapping(mapping, count, below(config_path, "dmx_mapping"))
         if "defaults" in config:
             config["defaults"] = self.defaults(
@@ -285,6 +307,17 @@ class _RigReader(ModelReader):
         pair = values.get(key)
         if pair is not None and (len(pair) != 2 or pair[0] >= pair[1]):
             self.wrong("", path, f"'{key}' must be {_PAIR}.")
+        elif pair is not None and max(map(abs, pair)) > MOST_DEGREES:
+            self.wrong("", path, _TOO_FAR)
+
+    def name(self, name: Any, path: str) -> None:
+        """A name that xLights can have, and that no timing track of ours has."""
+        if not isinstance(name, str):
+            return
+        if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
+            self.wrong("", path, f"A name has 1 to {LONGEST_NAME} printable characters.")
+        elif name.startswith(OUR_TRACKS):
+            self.wrong("", path, f"Timing tracks begin with '{OUR_TRACKS}'; a model needs another name.")
 
     def wheel(self, channel: str, names: Mapping[str, Any], path: str) -> None:
         known = VOCABULARIES[channel]

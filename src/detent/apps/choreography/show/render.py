@@ -25,7 +25,7 @@ from detent.apps.choreography.domain.song import Song
 from detent.apps.choreography.domain.targets import heads_of
 from detent.apps.choreography.domain.template import Template
 from detent.apps.choreography.domain.vocabulary import Pose
-from detent.apps.choreography.show.fixtures import Fixture, Rig
+from detent.apps.choreography.show.fixtures import Fixture, Missing, Rig
 from detent.apps.choreography.show.movement import Clock, Head, glide, motion_of
 from detent.apps.choreography.show.timing import Timing
 from detent.kernel.errors import ConfigurationError, nearest
@@ -128,11 +128,13 @@ def render(
     rulers = _rulers(song, implementation, rig, warnings)
     extents = _extents(implementation)
     looks = {section.name: stage.channels(section) for section in plan.sections}
+    missing: dict[Missing, dict[str, None]] = {}
     heads = tuple(
-        _track(timing, implementation, rig, place, rulers[place], extents, looks, stage, warnings)
+        _track(timing, implementation, rig, place, rulers[place], extents, looks, stage, missing)
         for place in range(len(rig))
     )
-    return Rendering(timing, heads, tuple(warnings))
+    lacks = (lack.warning(names) for lack, names in missing.items())
+    return Rendering(timing, heads, (*warnings, *lacks))
 
 
 def _check_names(plan: AgentPlan, implementation: AgentImplementation, stage: ShowStage) -> None:
@@ -198,8 +200,9 @@ def _track(
     extents: Mapping[tuple[str, str], tuple[int, int]],
     looks: Mapping[str, Channels],
     stage: ShowStage,
-    warnings: dict[str, None],
+    missing: dict[Missing, dict[str, None]],
 ) -> HeadTrack:
+    """The track of a head; what its maps lack is added to `missing`, with the head's name."""
     fixture = rig.fixtures[place]
     # Degrees and light first: a glide starts from the degrees before it.
     pan, tilt, light = np.zeros((3, timing.frames))
@@ -224,8 +227,9 @@ def _track(
             _enter(timing, section, first, start, end, pan, tilt)
         elif start:
             pan[start:end], tilt[start:end] = pan[start - 1], tilt[start - 1]
-        constants, missing = fixture.constants(look)
-        warnings |= dict.fromkeys(missing)
+        constants, lacks = fixture.constants(look)
+        for lack in lacks:
+            missing.setdefault(lack, {})[fixture.fixture_id] = None
         if "shutter" not in fixture.dmx_mapping and look.shutter == "closed":
             light[start:end] = 0  # a head without a shutter is closed by its dimmer
         spans.append(Span(start, end, section, constants))

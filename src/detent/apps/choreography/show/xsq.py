@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import PurePath
@@ -31,6 +32,7 @@ from detent.apps.choreography.show.xsq_reader import (
     layers,
     number,
 )
+from detent.authoring.problem import Problem
 from detent.kernel.errors import ConfigurationError, nearest
 
 XLIGHTS_VERSION = "2024.19"
@@ -44,6 +46,8 @@ HEAD = (
 """Entries of a head, in order."""
 CHOSEN = ("author", "author-email", "author-website", "song", "artist", "album", "MusicURL", "imageDir")
 """Entries of a head that the caller may choose."""
+FAULTS_TOLD = 3
+"""Most problems of a base that one warning lists."""
 
 
 class Base:
@@ -83,14 +87,26 @@ class Base:
         """Its length."""
         return self.tree.duration_ms or 0
 
-    def warnings(self, song: Song) -> list[str]:
-        """What does not fit the song."""
+    def faults(self, content: bytes) -> list[Problem]:
+        """Problems of the base itself that are still in `content`, which was merged of it."""
+        left = {_fault(problem) for problem in check(content)}
+        return [problem for problem in check(self.source) if _fault(problem) in left]
+
+    def warnings(self, song: Song, content: bytes = b"") -> list[str]:
+        """What does not fit the song, and what is wrong with the base and so with `content`, if given."""
         warnings: list[str] = []
         difference = self.duration_ms / 1000 - song.duration_s
         if abs(difference) > 1:
             warnings.append(
                 f"The base sequence lasts {self.duration_ms / 1000:.1f} s, the song {song.duration_s:.1f} s: "
                 f"{abs(difference):.1f} s {'more' if difference > 0 else 'less'}."
+            )
+        if faults := self.faults(content) if content else []:
+            listed = "; ".join(f"line {fault.place.line}: {fault.message}" for fault in faults[:FAULTS_TOLD])
+            more = f"; and {len(faults) - FAULTS_TOLD} more" if len(faults) > FAULTS_TOLD else ""
+            warnings.append(
+                f"The base sequence breaks rules of xLights, and was left as it is: {listed}{more}. See: "
+                f"detent choreography check FILE.xsq"
             )
         return warnings
 
@@ -133,12 +149,17 @@ def write(
     for fixture, track in zip(rig.fixtures, rendering.heads, strict=True):
         written.model(fixture.xlights_model_name, track, rendering.timing.cuts)
     result = written.result()
-    known = set() if blank else {(problem.code, problem.message) for problem in check(base.source)}
-    broken = [problem for problem in check(result) if (problem.code, problem.message) not in known]
+    known = set() if blank else {_fault(problem) for problem in check(base.source)}
+    broken = [problem for problem in check(result) if _fault(problem) not in known]
     if broken:
         listed = "\n  ".join(map(str, broken))
         raise SequenceRefused(f"The sequence would break rules of xLights:\n  {listed}")
     return result
+
+
+def _fault(problem: Problem) -> tuple[str, str]:
+    """What is wrong, wherever it stands: a merge moves lines."""
+    return problem.code, re.sub(r"\bline \d+", "line", problem.message)
 
 
 def _blank(

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.agent_side import AgentSide
-from detent.dispatch.compaction import LAST_TURNS, SHORTEST, compacted, fitting, room, size
+from detent.dispatch.compaction import LAST_TURNS, compacted, fitting, room
 from detent.dispatch.conversation import Message, ModelAnswer, Opaque, ToolCall
 from detent.dispatch.executor import Availability, ExecutorResult, ReplyRequest
 from detent.dispatch.executor_errors import RequestTooLongError
+from detent.dispatch.message_sizes import SHORTEST, size
 from detent.engine.engine import Engine
 from detent.engine.flow import Flow
 from detent.engine.step import Step

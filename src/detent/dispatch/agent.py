@@ -180,8 +180,8 @@ class AgentVisit:
             self._erred(asked.failure, will_retry=False)
             return asked
         asked.cuts = prompt.cuts
-        system = (Message("system", prompt.instructions),) if prompt.instructions else ()
-        self.conversation.add(*system, Message("user", prompt.text))
+        self.conversation = await plan.dialect.conversation(plan, self.ctx, self.inputs, prompt)
+        self.replies.begin(self.conversation, plan.dialect.offers(plan, self.inputs), self.inputs)
         problems_sent = again = False
         while True:
             await self.driver.log.flush()
@@ -209,7 +209,7 @@ class AgentVisit:
             again = True
             if violation:
                 problems_sent = True
-                if reply.calls() is None:
+                if plan.dialect.takes_calls or reply.calls() is None:
                     self.conversation.add(Message("assistant", reply.text or "(nothing)"))
                 self.conversation.add(Message("user", plan.dialect.refused(plan, failure.problems)))
             elif reply.fresh and not self._played():
@@ -233,7 +233,7 @@ class AgentVisit:
             return failure
         if not reply.live:
             self._walk_through(reply.record.get("acted", ()))
-        calls = reply.calls() if len(self.tools) else None
+        calls = reply.calls() if len(self.tools) and not self.plan.dialect.takes_calls else None
         if not self.judges.ready():
             await self.driver.log.flush()
         try:
@@ -249,7 +249,9 @@ class AgentVisit:
     # -- answers --------------------------------------------------------------------------------------------
 
     async def _read(self, reply: Reply) -> Proposal:
-        """The proposal of a reply that calls no tools."""
+        """The proposal of a reply that calls no tools, or whose calls are part of its answer."""
+        if self.plan.dialect.takes_calls:
+            return await self._proposal(reply.written)
         cut = f"/: the answer was cut at {self.plan.config.max_tokens} tokens (max_tokens)"
         answer = reply.answer
         if isinstance(answer, str) and not answer.strip():

@@ -55,6 +55,9 @@ class AgentSide:
     function of the inputs alone, never of the agent's answer."""
     validated: bool = False
     """The step's validator is part of its contract: it is asked at every level."""
+    by_contract: bool = False
+    """Nothing can be compared with its answers, and no validator tells more than their form: at every level
+    the hard contract is the check. That is no evidence; later verdicts and people give it."""
     stands_alone: bool = False
     """No code can stand in for the agent: refused calls do not end its visit, its own limits do."""
     handled: bool = True

@@ -80,6 +80,7 @@ class AnswerJudge:
         execution = self.execution
         trusted = execution.level in (AutonomyLevel.CONSULTANT, AutonomyLevel.APPROVER)
         trusted = trusted and not agent_side(self.step).validated
+        trusted = trusted or agent_side(self.step).by_contract
         code, compared = execution.own_code, trusted or self.step.validator is None
         return Judges(
             self.round if durable else gate.no_judge, self.round_over, self.check_proposal, trusted,
@@ -93,6 +94,7 @@ class AnswerJudge:
         before each judgement.
         """
         compared = self.execution.level is AutonomyLevel.COLLABORATOR and self.step.validator is None
+        compared = compared and not agent_side(self.step).by_contract
         if (compared or self._reads) and agent_side(self.step).dialect is None:
             await self.execution.driver.log.flush()
             await self.execution.own_code.prepare()

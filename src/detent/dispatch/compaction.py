@@ -7,13 +7,14 @@ conversation gives the same request, so that only the amount left out is journal
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
-from detent.dispatch.conversation import Message
+from detent.dispatch.conversation import Conversation, Message
 from detent.dispatch.executor_errors import RequestTooLongError
+from detent.dispatch.message_sizes import in_one_line, size, tokens_of
 from detent.kernel.plain import encode, to_plain
 
 T = TypeVar("T")
@@ -22,12 +23,6 @@ SHARE = 0.8
 """Share of the context that a request may fill; the rest is for the answer and for errors of the estimate."""
 LAST_TURNS = 3
 """Turns at the end that are always sent whole. A turn is a reply and the results and notes that follow it."""
-BYTES_PER_TOKEN = 3
-"""Prose has about four bytes of UTF-8 per token, code and JSON about three: this estimates high."""
-PER_MESSAGE = 8
-"""Tokens that a message or a call takes besides its text."""
-SHORTEST = 200
-"""Characters of a result that is not worth leaving out."""
 NOTE_TOKENS = 200
 """Tokens reserved for the note that stands for turns."""
 MOST_NAMED = 10
@@ -55,87 +50,79 @@ def room(limit: int, *, answer: int = 0, fixed: Iterable[Any] = ()) -> int:
     At least half of the context is for the request, however long the answer may be.
     """
     share = max(limit // 2, min(int(limit * SHARE), limit - answer))
-    return share - sum(_tokens(encode(to_plain(part))) for part in fixed)
+    return share - sum(tokens_of(encode(to_plain(part))) for part in fixed)
 
 
-def size(messages: Iterable[Message]) -> int:
-    """Tokens of messages, estimated from their characters."""
-    return sum(map(_size, messages))
-
-
-def _size(message: Message) -> int:
-    tokens = PER_MESSAGE * (1 + len(message.calls)) + _tokens(message.content)
-    tokens += sum(_tokens(call.name) + _tokens(encode(to_plain(call.arguments))) for call in message.calls)
-    return tokens if message.opaque is None else tokens + _tokens(message.opaque.data)
-
-
-def _tokens(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN + 1
-
-
-def compacted(messages: Sequence[Message], most: int) -> Sent:
+def compacted(messages: Sequence[Message] | Conversation, most: int) -> Sent:
     """The messages, with as much left out as is needed to come below `most` tokens.
 
-    First the oldest results become one line each, then the oldest turns one note. The system message, the
-    first prompt and the last turns are always sent, and so is the result of every call that is. Much is left
-    out at a time, so that the requests that follow begin alike and a provider's cache can be used.
+    First the oldest results become one line each, then the oldest turns one note. What comes before the first
+    reply, the last turns and what the conversation says are always sent, and so is the result of every call
+    that is. Much is left out at a time, so that the requests that follow begin alike and a provider's cache
+    can be used.
     """
-    sizes = [_size(message) for message in messages]
-    excess = sum(sizes) - most
-    turns = [index for index, message in enumerate(messages) if message.role == "assistant"]
+    conversation = messages if isinstance(messages, Conversation) else Conversation(messages)
+    messages, sizes = conversation.messages, conversation.sizes
+    excess, turns = sizes.whole[-1] - most, sizes.turns
     if excess <= 0 or len(turns) <= LAST_TURNS:
         return Sent(messages)
     step = max(1, most // 4)
     target = -(-excess // step) * step
-    freed, results = 0, 0
-    shown = list(messages)
     first, last = turns[0], turns[-LAST_TURNS]
-    for index in range(first, last):
-        message = messages[index]
-        if freed >= target:
-            break
-        if message.role == "tool" and len(message.content) > SHORTEST:
-            shown[index] = message._replace(content=f"result left out, {len(message.content)} characters")
-            freed += sizes[index] - _size(shown[index])
-            sizes[index] = _size(shown[index])
-            results += 1
+    end = min(last, bisect_left(sizes.saved, sizes.saved[first] + target))
+    freed = sizes.saved[end] - sizes.saved[first]
     if freed >= excess:
-        return Sent(shown, results)
-    freed -= NOTE_TOKENS
-    left_out, end = 0, first
-    for start, following in pairwise(turns[: 1 - LAST_TURNS]):
-        if freed >= target:
-            break
-        freed += sum(sizes[start:following])
-        results -= sum(shown[index] is not messages[index] for index in range(start, following))
-        left_out, end = left_out + 1, following
-    note = Message("user", _note(left_out, messages[first:end]))
-    return Sent([*shown[:first], note, *shown[end:]], results, left_out)
+        left_out = sizes.long_between(first, end)
+        return Sent(_shortened(messages, left_out), len(left_out))
+    boundaries = turns[1 : 1 - LAST_TURNS]
+    enough = sizes.shorter[first] + target - (freed - NOTE_TOKENS)
+    number = min(bisect_left(boundaries, enough, key=sizes.shorter.__getitem__), len(boundaries) - 1)
+    end = boundaries[number]
+    kept = [messages[index] for index in sorted(conversation.always) if first <= index < end]
+    note = Message("user", _note(number + 1, conversation, end))
+    left_out = sizes.long_between(end, last)
+    rest = _shortened(messages[end:], [index - end for index in left_out])
+    return Sent([*messages[:first], note, *kept, *rest], len(left_out), number + 1)
 
 
-def _note(turns: int, messages: Sequence[Message]) -> str:
-    """The note that stands for turns: how many, and which tools they called."""
-    counts = Counter(call.name[:LONGEST_NAME] for message in messages for call in message.calls)
-    named = [f"{' '.join(name.split())} ({count})" for name, count in counts.most_common(MOST_NAMED)]
+def _shortened(messages: Sequence[Message], indexes: Iterable[int]) -> list[Message]:
+    """The messages, with one line in place of some results."""
+    shown = list(messages)
+    for index in indexes:
+        shown[index] = in_one_line(shown[index])
+    return shown
+
+
+def _note(turns: int, conversation: Conversation, end: int) -> str:
+    """The note that stands for the turns before an index: how many, and which tools they called."""
+    shared = conversation.earlier or end
+    called = conversation.sizes.called.up_to(end, conversation.messages, shared)
+    counts = Counter[str]()
+    for name, count in called.items():
+        counts[" ".join(name[:LONGEST_NAME].split())] += count
+    named = [f"{name} ({count})" for name, count in counts.most_common(MOST_NAMED)]
     if len(counts) > MOST_NAMED:
         named.append("…")
-    called = f" Tools that were called in them: {', '.join(named)}." if named else ""
-    return f"NOTE\nThe first {turns} turns of this conversation are left out.{called}"
+    tools = f" Tools that were called in them: {', '.join(named)}." if named else ""
+    return f"NOTE\nThe first {turns} turns of this conversation are left out.{tools}"
 
 
 async def fitting(
-    messages: Sequence[Message], most: int | None, ask: Callable[[Sequence[Message]], Awaitable[T]]
+    messages: Sequence[Message] | Conversation,
+    most: int | None,
+    ask: Callable[[Sequence[Message]], Awaitable[T]],
 ) -> tuple[T, Sent]:
     """Ask with as much of the messages as fits; if the provider finds that too long, once more with half.
 
     Raises:
         RequestTooLongError: half is too long as well, or nothing may be left out.
     """
-    sent = Sent(messages) if most is None else compacted(messages, most)
+    conversation = messages if isinstance(messages, Conversation) else Conversation(messages)
+    sent = Sent(conversation.messages) if most is None else compacted(conversation, most)
     try:
         return await ask(sent.messages), sent
     except RequestTooLongError:
-        half = compacted(messages, size(sent.messages) // 2)
+        half = compacted(conversation, size(sent.messages) // 2)
         if half.left_out == sent.left_out:
             raise
     return await ask(half.messages), half

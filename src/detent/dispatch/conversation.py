@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from detent.dispatch.message_sizes import MessageSizes
 from detent.dispatch.usage import UsageMetadata
 from detent.kernel.plain import digest, to_plain
 
@@ -78,6 +79,11 @@ class Conversation:
         self._head = ""
         self._hashed = 0
         """Messages that `_head` stands for."""
+        self._sizes = MessageSizes()
+        self.earlier = 0
+        """Messages at the beginning that earlier visits have had."""
+        self.always: frozenset[int] = frozenset()
+        """Indexes of messages that are sent however long the conversation is."""
         self.add(*messages)
 
     @property
@@ -89,6 +95,15 @@ class Conversation:
         """Add messages to the end."""
         self._messages.extend(messages)
 
+    def branch(self) -> Conversation:
+        """The same conversation, to which a visit adds messages of its own."""
+        branch = Conversation()
+        branch._head, branch._hashed = self.head, self._hashed
+        branch._sizes = self.sizes.copy()
+        branch._messages = self._messages.copy()
+        branch.earlier, branch.always = len(self._messages), self.always
+        return branch
+
     @property
     def head(self) -> str:
         """Identifies the conversation up to its last message."""
@@ -96,6 +111,12 @@ class Conversation:
             self._head = digest([self._head, message.to_plain()], 24)
             self._hashed += 1
         return self._head
+
+    @property
+    def sizes(self) -> MessageSizes:
+        """How much room the messages take."""
+        self._sizes.add(self._messages[len(self._sizes.whole) - 1 :])
+        return self._sizes
 
     def with_ids(self, calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
         """Calls of the next message, with ids that no other call of the conversation has."""

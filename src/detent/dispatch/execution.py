@@ -478,6 +478,8 @@ class Execution:
             self.own_code.account_for(self.driver.run)
         else:
             self.ctx.fallback = fallback.reason
+            error = fallback.agent_error
+            self.ctx.fallback_error = None if error is None else error.type
             try:
                 side, remarks = await self._by_handler(fallback, acts)
                 self.own_code.check_denied(side.outcome.effects, every)

@@ -136,7 +136,7 @@ async def judge_round(
         return await _validated(step, inputs, proposal)
     if level is AutonomyLevel.APPROVER:
         return Judgement(True, Check.NONE)
-    if level is AutonomyLevel.CONSULTANT:
+    if level is AutonomyLevel.CONSULTANT or agent_side(step).by_contract:
         return Judgement(True, Check.CONTRACT)
     details = await compare()
     return Judgement(not details, Check.COMPARE, details[:MOST_KEPT], max(0, len(details) - MOST_KEPT))
@@ -161,7 +161,7 @@ async def judge(
         return await _validated(step, inputs, proposal)
     if level is AutonomyLevel.APPROVER:
         return Judgement(True, Check.NONE)
-    if level is AutonomyLevel.CONSULTANT:
+    if level is AutonomyLevel.CONSULTANT or agent_side(step).by_contract:
         details, more = await over(proposal.given, contract.soft_misfits, proposal.given)
         return Judgement(True, Check.CONTRACT, details, more)
     side = await handler()

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.dispatch import prompt
 from detent.dispatch.agent_side import agent_side, is_straight
@@ -23,7 +23,9 @@ from detent.kernel.policy import RetryPolicy
 from detent.kernel.run_config import PATH
 
 if TYPE_CHECKING:
+    from detent.dispatch.agent_tools import AgentTool
     from detent.dispatch.contract import Contract
+    from detent.dispatch.conversation import Conversation, Opaque, ToolCall
     from detent.dispatch.executor import StepExecutor
     from detent.dispatch.gate import Side
     from detent.dispatch.planted import PlainAnswer
@@ -38,8 +40,23 @@ if TYPE_CHECKING:
     from detent.kernel.run import Run
 
 
+class Written(NamedTuple):
+    """A reply as a dialect reads it that takes calls as part of the answer."""
+
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    cut: bool = False
+    """It was cut off at the limit of tokens."""
+    opaque: Opaque | None = None
+    """What its provider wants back with the next request."""
+
+
 class Dialect(ABC):
     """Builds prompts and reads answers."""
+
+    takes_calls = False
+    """Tools that a reply calls are part of its answer: they are not called in this visit, and `read` gets a
+    `Written`. What becomes of them is for the step, or the steps after it, to say."""
 
     @abstractmethod
     def fingerprint(self, plan: Plan) -> str:
@@ -57,6 +74,24 @@ class Dialect(ABC):
     @abstractmethod
     def build(self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str]) -> Prompt:
         """The prompt for an agent."""
+
+    async def conversation(
+        self, plan: Plan, ctx: StepContext, inputs: Mapping[str, Any], prompt: Prompt
+    ) -> Conversation:
+        """The conversation that the agent is asked to go on with; a visit's own messages follow."""
+        from detent.dispatch.conversation import Conversation, Message
+
+        system = (Message("system", prompt.instructions),) if prompt.instructions else ()
+        return Conversation((*system, Message("user", prompt.text)))
+
+    def offers(self, plan: Plan, inputs: Mapping[str, Any]) -> Sequence[AgentTool] | None:
+        """The tools an agent is shown; None: those the step declares. Others can only be shown where the
+        dialect takes calls as part of the answer."""
+        return None
+
+    def context_tokens(self, plan: Plan, inputs: Mapping[str, Any]) -> int | None:
+        """Tokens that a request may have, where the executor does not know its model's limit."""
+        return None
 
     @abstractmethod
     def refused(self, plan: Plan, problems: Sequence[str]) -> str:
@@ -263,6 +298,7 @@ class Plan:
             *(_code(part) for part in (self.step.validator, side.kind)),
             repr(self.step.compare),
             side.validated,
+            *([side.by_contract] if side.by_contract else ()),
         ]
         if self.reviewed:
             from detent.dispatch.planted_drafts import MUTATIONS  # only needed where people judge

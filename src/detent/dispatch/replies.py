@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from detent.dispatch.agent_side import agent_side
-from detent.dispatch.agent_tools import FATAL, AgentTools
+from detent.dispatch.agent_tools import FATAL, AgentTool, AgentTools
 from detent.dispatch.answer_text import parse_answer, too_deep
 from detent.dispatch.compaction import fitting, room
 from detent.dispatch.config import AGENT_TIMEOUT
@@ -32,6 +32,7 @@ from detent.dispatch.executor_errors import (
 )
 from detent.dispatch.failure import Failure
 from detent.dispatch.layers import Layers
+from detent.dispatch.plan import Written
 from detent.dispatch.prompt import results_block
 from detent.dispatch.unperformed import Unperformed
 from detent.dispatch.usage import UsageMetadata
@@ -43,7 +44,7 @@ from detent.engine.user_errors import PutDown
 from detent.kernel.budget import NOTHING, Spend
 from detent.kernel.entries import Recorded
 from detent.kernel.errors import BudgetExceededError
-from detent.kernel.plain import LONGEST_KEPT, decode, encode, text_digest, to_plain
+from detent.kernel.plain import LONGEST_KEPT, canonical, decode, encode, text_digest, to_plain
 
 if TYPE_CHECKING:
     from detent.dispatch.plan import Plan
@@ -94,6 +95,11 @@ class Reply:
         if called is None:
             return None
         return tuple(ToolCall("", str(item["tool"]), item["args"]) for item in called)
+
+    @property
+    def written(self) -> Written:
+        """The whole reply, with its calls as it made them."""
+        return Written(self.text, self.calls() or (), self.cut, self.opaque)
 
     @property
     def opaque(self) -> Opaque | None:
@@ -156,11 +162,27 @@ class Replies:
         """The executor was asked for the current reply, which is not read from a recording."""
         self._told = 0
         """Messages of the conversation that earlier replies were given to."""
+        self._offered: Sequence[AgentTool] | None = None
+        """Tools that the agent is shown in place of the step's."""
+        self._usual_context: int | None = None
+
+    def begin(
+        self, conversation: Conversation, offered: Sequence[AgentTool] | None, inputs: Mapping[str, Any]
+    ) -> None:
+        """Begin with a conversation that earlier visits may have begun, and with the tools to be shown."""
+        self._told, self._offered = conversation.earlier, offered
+        self._usual_context = self.plan.dialect.context_tokens(self.plan, inputs)
+
+    @property
+    def shown(self) -> Sequence[AgentTool]:
+        """The tools that the agent is shown."""
+        return self.tools.list() if self._offered is None else self._offered
 
     async def next(self, conversation: Conversation, schema: Any) -> Reply:
         """The reply to a conversation: the kept one, or a new one."""
         self.given += 1
-        name = text_digest(f'["{conversation.head}",{self.plan.frames(schema)}]', 24)
+        tools = "" if self._offered is None else f",{canonical(to_plain(self._offered))}"
+        name = text_digest(f'["{conversation.head}",{self.plan.frames(schema)}{tools}]', 24)
         key = f"{self.ctx.scope}agent/{self.given}/{name}"
         records = self.driver.run.records
         if (retries := Unperformed(self.ctx).retries) and "error" in records.get(key, ()):
@@ -259,7 +281,7 @@ class Replies:
         try:
             async with limit:
                 usage, sent = await fitting(
-                    conversation.messages,
+                    conversation,
                     self._room(schema),
                     lambda messages: self._sent(messages, schema, record),
                 )
@@ -303,10 +325,10 @@ class Replies:
 
     def _room(self, schema: Any) -> int | None:
         """Tokens that the messages may take; None where the model's limit is not known."""
-        limit: int | None = getattr(self.executor, "context_tokens", None)
+        limit: int | None = getattr(self.executor, "context_tokens", None) or self._usual_context
         if limit is None:
             return None
-        return room(limit, answer=self.plan.config.max_tokens or 0, fixed=[schema, *self.tools.list()])
+        return room(limit, answer=self.plan.config.max_tokens or 0, fixed=[schema, *self.shown])
 
     async def _sent(
         self, messages: Sequence[Message], schema: Any, record: dict[str, Any]
@@ -332,7 +354,7 @@ class Replies:
         plan = self.plan
         answer = await executor.reply(
             ReplyRequest(
-                plan.step.name, plan.agent_name, messages, self.tools.list(), schema, plan.config,
+                plan.step.name, plan.agent_name, messages, self.shown, schema, plan.config,
                 self._stream,
             )
         )  # fmt: skip
@@ -358,7 +380,7 @@ class Replies:
             agent_name=plan.agent_name,
             prompt=prompt,
             instructions=instructions,
-            allowed_tools=[tool.name for tool in self.tools.list()],
+            allowed_tools=[tool.name for tool in self.shown],
             cwd=self.settings.cwd,
             output_schema=schema,
             config=plan.config,

@@ -103,7 +103,7 @@ class VisitTrust:
     def audited_share(self, level: AutonomyLevel) -> float:
         """The share of this step's visits at a level that is judged."""
         side, shadow = agent_side(self.plan.step), self.plan.config.shadow or 0.0
-        compared = side.handled and side.role is AgentRole.OPTIONAL
+        compared = side.handled and side.role is AgentRole.OPTIONAL and not side.by_contract
         if level < AutonomyLevel.CONSULTANT or not compared:
             return shadow
         return max(self.evidence.rules.audited_share(level, None), shadow)

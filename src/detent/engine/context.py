@@ -67,6 +67,8 @@ class StepContext:
     proposed: Sequence[Effect] = ()
     fallback: str | None = None
     """Reason the handler performs a step assigned to an agent; None otherwise."""
+    fallback_error: str | None = None
+    """Type of the agent's error then, if it failed with one."""
     forgiven = False
     """The effect that failed was an agent's; the handler decides as if it had not been attempted."""
 

@@ -203,7 +203,7 @@ def _done(step: Step, result: ToolResult | None, test_command: str | None) -> st
         case ListFolder(path):
             return f"listed {_place(path)}"
         case Find(name, path):
-            return f"looked for files named {_safe(name)} in {_place(path)}"
+            return f"looked for {_safe(name)} in {_place(path)}"
         case Search(text, path):
             return f"searched {_place(path)} for {_safe(text)}"
         case Replace(target, replacement, path, everywhere):

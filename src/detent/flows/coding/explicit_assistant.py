@@ -23,6 +23,7 @@ from detent.flows.coding.grammar import (
     parse_request,
 )
 from detent.flows.coding.reply import AssistantReply, CodingCall, ToolResult
+from detent.flows.coding.task_completion import MARKER
 from detent.flows.coding.test_command import TestsRun, read_tests_run
 
 NEEDS_MODEL: Final = "needs_model"
@@ -32,7 +33,6 @@ CANNOT: Final = (
     "Set a model with --model."
 )
 """The answer to every request that is not understood as a whole."""
-MARKER: Final = "TUNACODE DONE:"
 TESTS_TIMEOUT: Final = 600
 """Seconds that tests may take."""
 NO_TESTS: Final = (
@@ -219,14 +219,14 @@ def _done(step: Step, result: ToolResult | None, test_command: str | None) -> st
 def _final_text(done: Sequence[str], results: Sequence[ToolResult]) -> str:
     """The marker and what was done, as a line that is in none of the results (it would count as quoted)."""
     line = f"{MARKER} {'; '.join(done)}"
-    start = MARKER.lower()
+    start = MARKER.casefold()
     quoted = {
         text
         for result in results
-        for shown in result.content.splitlines()
-        if (text := shown.strip().lower()).startswith(start)
+        for shown in result.content.split("\n")
+        if (text := shown.strip().casefold()).startswith(start)
     }
-    while line.lower() in quoted:
+    while line.casefold() in quoted:
         line += "."
     return line
 

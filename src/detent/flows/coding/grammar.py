@@ -73,7 +73,7 @@ FORMS: Final = (
     "list, list FOLDER",
     "find NAME, find NAME in FOLDER",
     "grep TEXT, grep TEXT in PATH",
-    "replace TEXT with TEXT in FILE, the same and everywhere",
+    "replace TEXT with TEXT in FILE, replace TEXT with TEXT in FILE everywhere",
     "run tests",
     "help",
 )

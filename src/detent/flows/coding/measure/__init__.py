@@ -1,0 +1,1 @@
+"""How often a rule calls a request complete too early, measured over scenarios with scripted replies."""

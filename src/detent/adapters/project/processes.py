@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,6 +31,29 @@ def still_runs(name: Mapping[str, Any]) -> bool | None:
     if not name.get("born") or name.get("host") != this_host():
         return None
     return bool(born(int(name["pid"])) == name["born"])
+
+
+def members_of(group: int) -> int:
+    """The number of processes in a process group, without those that have ended and are not collected."""
+    if os.path.exists("/proc/self/stat"):
+        return sum(_is_member(pid, group) for pid in filter(str.isdigit, os.listdir("/proc")))
+    try:
+        listing = subprocess.run(
+            ["ps", "-A", "-o", "pgid=,stat="], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return 0
+    rows = (line.split() for line in listing.stdout.splitlines())
+    return sum(row[0] == str(group) and not row[1].startswith("Z") for row in rows if len(row) > 1)
+
+
+def _is_member(pid: str, group: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            state, _, member_of = file.read().rpartition(b")")[2].split()[:3]
+    except OSError:  # it has ended
+        return False
+    return int(member_of) == group and state != b"Z"
 
 
 async def end_process(name: Mapping[str, Any]) -> bool:

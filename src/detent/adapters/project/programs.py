@@ -13,10 +13,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from detent.adapters.project.processes import members_of
 from detent.engine.tools import ToolError
 
 GRACE = 1.0
 """Seconds a program gets to end by itself after SIGTERM."""
+MOMENT = 0.1
+"""Seconds in which processes end that were only about to when their program did."""
 SHELL = "/bin/sh"
 TETHERED = """
 exec 3<&0
@@ -41,10 +44,24 @@ class Ran:
     out_cut: int
     """Bytes of its output that were cut."""
     seconds: float
+    left: bool = False
+    """Whether processes it had left in its process group were ended; known if that was asked for."""
 
 
 class TimedOut(Exception):
     """A program did not end in time and was stopped."""
+
+    def __init__(self, message: str, ran: Ran) -> None:
+        super().__init__(message)
+        self.ran = ran
+
+
+class Interrupted(Exception):
+    """The task that ran a program was cancelled; the program was told so, and has ended."""
+
+    def __init__(self, ran: Ran) -> None:
+        super().__init__("interrupted")
+        self.ran = ran
 
 
 class _Kept:
@@ -83,25 +100,36 @@ async def run_program(
     tail: int = 0,
     stop_when_full: bool = False,
     strays: bool = True,
+    report_left: bool = False,
+    merged: bool = False,
+    interrupt: float | None = None,
+    pass_fds: Sequence[int] = (),
     started: Callable[[int], Awaitable[None]] | None = None,
 ) -> Ran:
     """Run a program to its end. `TimedOut` when it took too long; `ToolError` when it cannot be started.
 
     With `stop_when_full` it is stopped once its output is longer than `head`; with `strays`, processes it
-    leaves behind in its process group are killed with it. `started` is told its process id before it does
+    leaves behind in its process group are killed with it, and with `report_left` the result says whether
+    there were any. `merged` puts its errors among its output. `started` is told its process id before it does
     anything; where there is no shell, as soon as it runs.
+
+    When the task is cancelled, the program is killed at once. With `interrupt` it first gets SIGINT and so
+    many seconds, and then `Interrupted` is raised with its result, in place of the cancellation; a second
+    cancellation kills it at once.
     """
     began = time.monotonic()
     transport = None
     out, err = _Kept(head, tail), _Kept(head, tail)
     loop = asyncio.get_running_loop()
     pipe = asyncio.subprocess.PIPE
+    errors = asyncio.subprocess.STDOUT if merged else pipe
     tether = _Tether(stdin)
     try:
         transport, program = await loop.subprocess_exec(
-            lambda: _Program(out, err, stop_when_full),
+            lambda: _Program({1: out} if merged else {1: out, 2: err}, stop_when_full),
             *tether.of([_find_program(argv[0], cwd, env), *argv[1:]]),
-            cwd=cwd, env=dict(env), start_new_session=True, stdin=tether.stdin, stdout=pipe, stderr=pipe,
+            cwd=cwd, env=dict(env), start_new_session=True, stdin=tether.stdin, stdout=pipe, stderr=errors,
+            pass_fds=tuple(pass_fds),
         )  # fmt: skip
     except FileNotFoundError:
         raise ToolError("no_program", f"there is no program '{name_of(argv)}' on this machine.") from None
@@ -112,15 +140,24 @@ async def run_program(
         raise ToolError("not_started", f"'{name_of(argv)}' cannot be started ({why}).") from None
     finally:
         tether.handed_over(transport is not None)
+    in_time = timed_out = interrupted = left = False
     try:
         if started is not None:
             await started(transport.get_pid())
         tether.go()
-        if not await program.ended(timeout):
-            await _end(transport, program, gently=not program.full)
-            if not program.full:
-                raise TimedOut(f"'{name_of(argv)}' did not end within {timeout:g} seconds and was ended.")
+        try:
+            in_time = await program.ended(timeout)
+        except asyncio.CancelledError:
+            if interrupt is None:
+                raise
+            interrupted = True
+            await _end(transport, program, signal.SIGINT, interrupt)
+        else:
+            if not in_time:
+                await _end(transport, program, None if program.full else signal.SIGTERM)
+                timed_out = not program.full
         if strays:
+            left = report_left and in_time and await _has_left(transport.get_pid())
             _signal(transport, signal.SIGKILL)
         # A process that inherited its output and left the group may hold it open for ever.
         await asyncio.wait({program.silent}, timeout=GRACE)
@@ -133,7 +170,13 @@ async def run_program(
         tether.let_go()
         transport.close()
     code = transport.get_returncode()
-    return Ran(code if code is not None else -1, out.text(), err.text(), out.cut, time.monotonic() - began)
+    seconds = time.monotonic() - began
+    ran = Ran(code if code is not None else -1, out.text(), err.text(), out.cut, seconds, left)
+    if interrupted:
+        raise Interrupted(ran)
+    if timed_out:
+        raise TimedOut(f"'{name_of(argv)}' did not end within {timeout:g} seconds and was ended.", ran)
+    return ran
 
 
 class _Tether:
@@ -197,8 +240,8 @@ def _find_program(program: str, cwd: Path, env: Mapping[str, str]) -> str:
 class _Program(asyncio.SubprocessProtocol):
     """A running program. (Streams would make us wait for every process that inherited its output.)"""
 
-    def __init__(self, out: _Kept, err: _Kept, stop_when_full: bool) -> None:
-        self._streams = {1: out, 2: err}
+    def __init__(self, streams: dict[int, _Kept], stop_when_full: bool) -> None:
+        self._streams = streams
         self._stop_when_full = stop_when_full
         loop = asyncio.get_running_loop()
         self._over: asyncio.Future[None] = loop.create_future()
@@ -240,13 +283,29 @@ def _settle(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-async def _end(transport: asyncio.SubprocessTransport, program: _Program, gently: bool) -> None:
-    if gently:
-        _signal(transport, signal.SIGTERM)
-        if await program.exited(GRACE):
+async def _end(
+    transport: asyncio.SubprocessTransport,
+    program: _Program,
+    number: signal.Signals | None,
+    grace: float = GRACE,
+) -> None:
+    """End a program: by a signal and so many seconds, if one is given; where that fails, by SIGKILL."""
+    if number is not None:
+        _signal(transport, number)
+        if await program.exited(grace):
             return
     _signal(transport, signal.SIGKILL)
     await program.exited(10 * GRACE)
+
+
+async def _has_left(group: int) -> bool:
+    """Whether a program has left processes in its group besides the watcher, a moment after it has ended."""
+    until = time.monotonic() + MOMENT
+    while members_of(group) > 1:
+        if time.monotonic() >= until:
+            return True
+        await asyncio.sleep(MOMENT / 5)
+    return False
 
 
 def _signal(transport: asyncio.SubprocessTransport, number: signal.Signals) -> None:

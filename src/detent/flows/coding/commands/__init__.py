@@ -1,0 +1,1 @@
+"""Commands of the coding assistant: one request, a conversation, the measurement."""

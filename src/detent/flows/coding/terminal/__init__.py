@@ -1,0 +1,1 @@
+"""The coding assistant on a terminal: requests shown as they run, questions, the prompt line, endings."""

@@ -107,16 +107,26 @@ def program(called: str | None = None) -> Any:
     part.registered_groups = [item for item in app.registered_groups if called in (None, item.name)]
     if called is not None and (part.registered_commands or part.registered_groups):
         return get_command(part)
-    named = [plug for plug in plugs() if called in (None, plug.name)]
+    named = [plug for plug in plugs() if called in (None, plug.name, *plug.top_commands)]
     for plug in named or plugs():
-        if plug.commands is not None:
-            section = "Look at flows" if isinstance(plug, Kind) else "Applications"
-            part.add_typer(plug.load(plug.commands), name=plug.name, rich_help_panel=section)
+        section = "Look at flows" if isinstance(plug, Kind) else "Applications"
+        offered = {plug.name: plug.commands} if plug.commands is not None else {}
+        for name, target in {**offered, **plug.top_commands}.items():
+            if not named or called in (None, name):
+                _mount(part, name, plug.load(target), section)
     if not named:
         part.registered_commands = [_listed(item) for item in app.registered_commands]
         groups = (*app.registered_groups, *part.registered_groups)
         part.registered_groups = [_listed_group(item) for item in groups]
     return get_command(part)
+
+
+def _mount(part: typer.Typer, name: str, offered: Any, section: str) -> None:
+    """Add a plug's command, or group of commands."""
+    if isinstance(offered, typer.Typer):
+        part.add_typer(offered, name=name, rich_help_panel=section)
+    else:
+        part.command(name, rich_help_panel=section)(offered)
 
 
 def _listed(command: CommandInfo) -> CommandInfo:

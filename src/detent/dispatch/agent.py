@@ -181,7 +181,7 @@ class AgentVisit:
             return asked
         asked.cuts = prompt.cuts
         self.conversation = await plan.dialect.conversation(plan, self.ctx, self.inputs, prompt)
-        self.replies.begin(self.conversation, plan.dialect.offers(plan, self.inputs), self.inputs)
+        self.replies.begin(self.conversation, plan.dialect.offers(plan, self.inputs))
         problems_sent = again = False
         while True:
             await self.driver.log.flush()

@@ -89,9 +89,10 @@ class Dialect(ABC):
         dialect takes calls as part of the answer."""
         return None
 
-    def context_tokens(self, plan: Plan, inputs: Mapping[str, Any]) -> int | None:
-        """Tokens that a request may have, where the executor does not know its model's limit."""
-        return None
+    def context_tokens(self, plan: Plan, known: int | None) -> int | None:
+        """Tokens that a request and its answer may have together; `known` is the model's limit, if it is
+        known. None: no limit."""
+        return known
 
     @abstractmethod
     def refused(self, plan: Plan, problems: Sequence[str]) -> str:

@@ -164,14 +164,14 @@ class Replies:
         """Messages of the conversation that earlier replies were given to."""
         self._offered: Sequence[AgentTool] | None = None
         """Tools that the agent is shown in place of the step's."""
-        self._usual_context: int | None = None
+        self._limit: int | None = None
+        """Tokens that a request and its answer may have together."""
 
-    def begin(
-        self, conversation: Conversation, offered: Sequence[AgentTool] | None, inputs: Mapping[str, Any]
-    ) -> None:
+    def begin(self, conversation: Conversation, offered: Sequence[AgentTool] | None) -> None:
         """Begin with a conversation that earlier visits may have begun, and with the tools to be shown."""
         self._told, self._offered = conversation.earlier, offered
-        self._usual_context = self.plan.dialect.context_tokens(self.plan, inputs)
+        known = getattr(self.executor, "context_tokens", None)
+        self._limit = self.plan.dialect.context_tokens(self.plan, known)
 
     @property
     def shown(self) -> Sequence[AgentTool]:
@@ -325,10 +325,9 @@ class Replies:
 
     def _room(self, schema: Any) -> int | None:
         """Tokens that the messages may take; None where the model's limit is not known."""
-        limit: int | None = getattr(self.executor, "context_tokens", None) or self._usual_context
-        if limit is None:
+        if self._limit is None:
             return None
-        return room(limit, answer=self.plan.config.max_tokens or 0, fixed=[schema, *self.shown])
+        return room(self._limit, answer=self.plan.config.max_tokens or 0, fixed=[schema, *self.shown])
 
     async def _sent(
         self, messages: Sequence[Message], schema: Any, record: dict[str, Any]

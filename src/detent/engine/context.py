@@ -630,6 +630,16 @@ class StepContext:
         driver = self._driver
         return await driver.engine.run_children(driver, flow, list(items), limit, stop_on_failure, **options)
 
+    async def other(self, run_id: str) -> Run:
+        """Another run of the store, as it stands now; not to be changed.
+
+        Raises:
+            RunNotFound: there is none.
+        """
+        from detent.engine.journal_reader import load
+
+        return await load(self._driver.engine.store, run_id)
+
     async def whole(self, past: Past) -> Mapping[str, Any]:
         """The data of a descendant run, including its offloaded values; not cached."""
         from detent.engine.offloaded import looked_beside

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from detent.kernel.errors import ConfigurationError, nearest
@@ -83,6 +84,8 @@ class Plug:
     """Its name on the command line (`detent run NAME …`, `detent NAME …`) and in settings."""
     commands: str | None = None
     """Commands of its own, a typer group as `module:object`: `detent NAME …`."""
+    top_commands: Mapping[str, str] = MappingProxyType({})
+    """Further commands beside `detent NAME`: functions, or typer groups, as `module:object` by their names."""
     run: str | None = None
     """The command `detent run NAME …` where it takes options of its own: a function as `module:object`."""
     suite: str | None = None

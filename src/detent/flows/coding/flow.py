@@ -1,0 +1,168 @@
+"""Coding as a flow: four states, one run for each request, and what its runs share in this program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any
+
+from detent.dispatch.agent_side import AgentSide
+from detent.dispatch.agent_tools import AgentTool
+from detent.dispatch.autonomy import AgentRole
+from detent.dispatch.config import StepConfig
+from detent.dispatch.prompt import masked
+from detent.engine.flow import Flow
+from detent.engine.step import Step
+from detent.engine.tools import Tool
+from detent.flows.coding import user_input
+from detent.flows.coding.assistant import Assistant
+from detent.flows.coding.conversation import Conversations, FromFile
+from detent.flows.coding.dialect import CodingDialect
+from detent.flows.coding.options import RequestOptions
+from detent.flows.coding.permission import Grant
+from detent.flows.coding.registry import ToolRegistry
+from detent.flows.coding.respond import CHECK, Respond
+from detent.flows.coding.response_state import AgentState
+from detent.flows.coding.settings import CodingSettings
+from detent.flows.coding.state_transition import CODING
+from detent.flows.coding.tool_step import ToolStep
+from detent.flows.coding.tools.bash import bash_tool
+from detent.flows.coding.tools.catalogue import coding_tools
+from detent.flows.coding.tools.spec import ToolSettings
+
+if TYPE_CHECKING:
+    from detent.flows.coding.sessions.writer import SessionWriter
+
+NAME = "coding"
+PLACE = "coding.steps.assistant: "
+INTENT = "Do what the person asks in the workspace, by calling tools, and say when it is done."
+
+
+class CodingFlow(Flow):
+    """A coding assistant that ends a request by an explicit marker."""
+
+    def __init__(
+        self,
+        settings: CodingSettings | None = None,
+        *,
+        tools: ToolSettings | None = None,
+        further: Iterable[Tool] = (),
+        served: Iterable[Tool] = (),
+        from_file: FromFile = lambda session: (),
+        secrets: frozenset[str] = frozenset(),
+        writer: SessionWriter | None = None,
+        skills: str = "",
+    ) -> None:
+        self.coding_settings = settings = settings or CodingSettings()
+        self._secrets = secrets
+        self.granted: dict[str, set[Grant]] = {}
+        """What people have allowed each session for as long as this program runs."""
+        own = tools or ToolSettings(
+            network=settings.network, sandbox=settings.sandbox, pass_env=tuple(settings.pass_env)
+        )
+        further = list(further)
+        self.registry = ToolRegistry([*further, *served], lambda name: self.tools[name])
+        self.conversations = Conversations(from_file)
+        every = [self._masked(tool) for tool in coding_tools(own)]
+        check = bash_tool(own)
+        every.append(self._masked(_renamed(check, CHECK, idempotent=True)))
+        super().__init__(
+            CODING,
+            self._steps(settings, skills),
+            name=NAME,
+            description="A coding assistant that cannot say done too early.",
+            tools=[*every, *further],
+        )
+        self.starts = (NAME,)
+        self.writer = writer
+        """Writes session files; None where none are kept."""
+        self.ended = None if writer is None else writer.stopped
+
+    def grant(self, session: str, grant: Grant) -> None:
+        """Allow a session something from now on, as a person has said."""
+        self.granted.setdefault(session, set()).add(grant)
+
+    def _grants(self, session: str) -> Collection[Grant]:
+        return self.granted.get(session, ())
+
+    def _steps(self, settings: CodingSettings, skills: str) -> Mapping[Any, Step]:
+        assistant = Assistant(settings, self.registry.names)
+        tools = ToolStep(settings, self.registry, NAME, self._grants, self.hide)
+        configured = settings.steps.assistant
+        return {
+            AgentState.USER_INPUT: Step(
+                "user_input", user_input.handle, effects=(), queries=(), agent=AgentSide(role=AgentRole.NONE)
+            ),
+            AgentState.ASSISTANT: Step(
+                "assistant",
+                assistant.handle,
+                INTENT,
+                inputs=_inputs,
+                effects=(),
+                queries=(),
+                conclude=assistant.conclude,
+                config=None if configured is None else StepConfig.read(configured, where=PLACE),
+                agent=AgentSide(
+                    by_contract=True,
+                    stands_alone=True,
+                    names_next=False,
+                    dialect=CodingDialect(settings, self.conversations, self._offered, skills),
+                    hints=StepConfig(timeout=settings.model_timeout_s, max_retries=settings.max_retries),
+                ),
+            ),
+            AgentState.TOOL_EXECUTION: Step(
+                "tools", tools.handle, effects=self.registry.of_kind("effect"),
+                queries=self.registry.of_kind("query"), agent=AgentSide(role=AgentRole.NONE),
+            ),
+            AgentState.RESPONSE: Step(
+                "respond", Respond(settings, self.registry.names).handle, effects=(CHECK,), queries=(),
+                agent=AgentSide(role=AgentRole.NONE),
+            ),
+        }  # fmt: skip
+
+    def _offered(self, inputs: Mapping[str, Any]) -> Sequence[AgentTool]:
+        return self.registry.offered(RequestOptions.from_plain(inputs.get("options") or {}))
+
+    # -- secrets --------------------------------------------------------------------------------------------
+
+    def hide(self, text: str) -> str:
+        """A text without the secrets that the settings know."""
+        return str(masked(text, self._secrets)) if self._secrets else text
+
+    def _masked(self, tool: Tool) -> Tool:
+        """A tool whose receipts and answers show no secret."""
+        if not self._secrets:
+            return tool
+        return _renamed(tool, tool.name, hide=lambda value: masked(value, self._secrets))
+
+
+def _inputs(ctx: Any) -> Mapping[str, Any]:
+    """What the assistant is asked about; the conversation has the rest."""
+    values = ctx.values
+    return {name: values.get(name) for name in ("prompt", "workspace", "options")}
+
+
+def _renamed(
+    tool: Tool, name: str, *, idempotent: bool | None = None, hide: Callable[[Any], Any] | None = None
+) -> Tool:
+    """A tool under a name, whose answers go through a function first."""
+    perform, shown_by = tool.perform, tool.in_front_of or tool.perform
+    if hide is not None:
+        perform = _hiding(tool.perform, hide)
+    idempotent = tool.idempotent if idempotent is None else idempotent
+    return replace(tool, name=name, perform=perform, in_front_of=shown_by, idempotent=idempotent)
+
+
+def _hiding(perform: Callable[..., Any], hide: Callable[[Any], Any]) -> Callable[..., Any]:
+    if iscoroutinefunction(perform):
+
+        async def later(*args: Any, **named: Any) -> Any:
+            return hide(await perform(*args, **named))
+
+        return later
+
+    def at_once(*args: Any, **named: Any) -> Any:
+        return hide(perform(*args, **named))
+
+    return at_once

@@ -1,0 +1,494 @@
+"""The step `tools`: every call of the last reply gets one result, in order.
+
+Neighbouring queries run side by side; an effect waits for what comes before it, and what comes after sees the
+world it left. A failing call does not stop the others, and nothing raises into the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from detent.engine.child import Child
+from detent.engine.context import StepContext
+from detent.engine.outcome import Hold, Outcome
+from detent.engine.step_failures import Transient
+from detent.engine.tools import ToolError
+from detent.flows.coding import permission
+from detent.flows.coding.conversation import text_of
+from detent.flows.coding.options import RequestOptions
+from detent.flows.coding.permission import Grant, Rules
+from detent.flows.coding.registry import PROFILES, WORKER, ToolRegistry
+from detent.flows.coding.reply import CodingCall, ToolResult
+from detent.flows.coding.request_data import FILE_TOOLS, RequestData, tool_message
+from detent.flows.coding.response_state import AgentState
+from detent.flows.coding.settings import CodingSettings
+from detent.flows.coding.tools import todo
+from detent.kernel.errors import Fenced, StoreUnavailable
+from detent.kernel.plain import LONGEST_KEPT, canonical, digest, to_plain
+
+CODES = frozenset({
+    "outside_workspace", "protected", "not_found", "exists", "stale", "not_unique", "too_large", "binary",
+    "denied", "timeout", "nonzero_exit", "invalid_arguments", "unknown_tool", "too_many_calls", "depth_limit",
+    "cancelled", "interrupted", "failed",
+})  # fmt: skip
+ASK = "ask"
+LONGEST_RESULT = 110_000
+"""Characters of one result; what tools give is shorter."""
+NOBODY = "nobody is there to be asked"
+
+
+class _Asked(Exception):
+    """The run waits for a person's answer."""
+
+    def __init__(self, hold: Hold) -> None:
+        self.hold = hold
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """The last call of a request, to recognise one that is made again and again."""
+
+    key: str = ""
+    result: str = ""
+    times: int = 0
+    """How often in a row it was made with this result."""
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Last:
+        """As the run keeps it."""
+        return cls(str(plain.get("key", "")), str(plain.get("result", "")), int(plain.get("times", 0)))
+
+    def to_plain(self) -> dict[str, Any]:
+        """As the run keeps it."""
+        return {"key": self.key, "result": self.result, "times": self.times}
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the calls of one reply have changed so far."""
+
+    seen: dict[str, str]
+    todos: list[dict[str, Any]]
+    files_changed: list[str]
+    last: Last
+    before: ToolResult | None = None
+    """The result of the last call, if it was made in this visit."""
+    commands_run: int = 0
+    seconds: float = 0.0
+    repeated: dict[str, Any] | None = None
+    effects: int = 0
+    """Effects that succeeded."""
+    made: int = 0
+    """Calls that were no repeats."""
+    answers: list[bool] = field(default_factory=list)
+    """What people have said to calls."""
+
+
+class ToolStep:
+    """Performs the calls of replies."""
+
+    def __init__(
+        self,
+        settings: CodingSettings,
+        registry: ToolRegistry,
+        flow_name: str,
+        granted: Callable[[str], Collection[Grant]],
+        hide: Callable[[str], str],
+    ) -> None:
+        self._settings = settings
+        self._registry = registry
+        self._flow_name = flow_name
+        self._granted = granted
+        """Gives what a person has allowed a session for as long as this program runs."""
+        self._hide = hide
+        """Takes secrets out of a text."""
+
+    async def handle(self, ctx: StepContext) -> Outcome | Hold:
+        """Answer every call of the last reply."""
+        data = RequestData(ctx.values)
+        ran = data.current.get("ran") or []
+        progress = Progress(
+            dict(data.seen), [dict(item) for item in data.todos], data.files_changed,
+            Last.of(data.current.get("last") or {}), commands_run=data.commands_run,
+        )  # fmt: skip
+        visit = _ToolVisit(self, ctx, data, data.options, progress)
+        skip = {message["tool_call_id"] for message in ran}
+        try:
+            results = await visit.answer([call for call in data.open_calls if call.id not in skip])
+        except _Asked as asked:
+            return asked.hold
+        if progress.answers:
+            right = all(progress.answers)
+            why = "a person agreed to its calls" if right else "a person refused a call"
+            await self._judge(ctx, right, why)
+        messages = [dict(message) for message in ran]
+        messages += [self._message(ctx, result) for result in results]
+        turn = {
+            **data.current, "last": progress.last.to_plain(), "repeated": progress.repeated,
+            "made": progress.made,
+        }  # fmt: skip
+        changes: dict[str, Any] = {"turn": turn}
+        changes |= (
+            {"tool_seconds": round(data.tool_seconds + progress.seconds, 3)} if progress.seconds else {}
+        )
+        if progress.effects and ctx.values.get("check_failures"):
+            changes["check_failures"] = 0
+        for name in ("seen", "todos", "files_changed", "commands_run"):
+            if (value := getattr(progress, name)) != to_plain(getattr(data, name)):
+                changes[name] = value
+        failed = sum(not result.ok for result in results)
+        reason = f"{len(messages)} results" + (f", {failed} failed" if failed else "")
+        return Outcome(AgentState.RESPONSE, set=changes, append={"turns": messages}, reason=reason)
+
+    @staticmethod
+    async def _judge(ctx: StepContext, right: bool, why: str) -> None:
+        await ctx.verdict(AgentState.ASSISTANT, right, why)
+
+    def _message(self, ctx: StepContext, result: ToolResult) -> dict[str, Any]:
+        message = tool_message(result)
+        text = self._hide(result.content[:LONGEST_RESULT])
+        message["content"] = text if len(text) <= LONGEST_KEPT else ctx.keep(text)
+        return message
+
+
+@dataclass(slots=True)
+class _ToolVisit:
+    """The calls of one reply."""
+
+    step: ToolStep
+    ctx: StepContext
+    data: RequestData
+    options: RequestOptions
+    progress: Progress
+
+    async def answer(self, calls: Sequence[CodingCall]) -> list[ToolResult]:
+        """One result for each call, in order."""
+        most, cut = self.step._settings.max_tool_calls_per_turn, self.data.current.get("finish") == "length"
+        results: list[ToolResult] = []
+        segment: list[CodingCall] = []
+        kind: str | None = None
+        for number, call in enumerate(calls):
+            repeated = self._is_repeat(call, segment)
+            refused = (
+                None if repeated else self._refusal(call, number >= most, cut and number == len(calls) - 1)
+            )
+            of_kind = None if repeated or refused is not None else self._side_by_side(call)
+            if of_kind is None or of_kind != kind:
+                results += await self._run(segment, kind)
+                segment, kind = [], of_kind
+            if repeated:
+                results.append(await self._repeated(call))
+            elif refused is not None:
+                results.append(self._note(call, refused))
+            elif of_kind is None:
+                results.append(self._note(call, await self._one(call)))
+            else:
+                segment.append(call)
+        return results + await self._run(segment, kind)
+
+    def _side_by_side(self, call: CodingCall) -> str | None:
+        """Calls of the same kind of work that may run at the same time; None: by itself."""
+        spec = self.step._registry.spec(call.tool)
+        if spec is not None and spec.kind == "query":
+            return "query"
+        if call.tool == "task" and isinstance(call.args, Mapping):
+            profile = PROFILES.get(str(call.args.get("profile") or "analyzer"))
+            return "task" if profile not in (None, WORKER) else None
+        return None
+
+    def _refusal(self, call: CodingCall, too_many: bool, cut: bool) -> tuple[str, str] | None:
+        if too_many:
+            most = self.step._settings.max_tool_calls_per_turn
+            return "too_many_calls", f"Only {most} calls of one reply are carried out. Make it again."
+        if cut:
+            return "invalid_arguments", "The reply was cut off in this call. Make it again."
+        return self.step._registry.refusal(call.tool, call.args, self.options)
+
+    async def _run(self, calls: Sequence[CodingCall], kind: str | None) -> list[ToolResult]:
+        """Calls that may run side by side."""
+        if not calls:
+            return []
+        if kind == "task":
+            told = await self._tasks(calls)
+        else:
+            gate = asyncio.Semaphore(self.step._settings.max_parallel)
+
+            async def look(call: CodingCall) -> ToolResult | tuple[str, str]:
+                async with gate:
+                    return await self._look(call)
+
+            looks = [asyncio.ensure_future(look(call)) for call in calls]
+            try:
+                told = list(await asyncio.gather(*looks))
+            finally:
+                for task in looks:
+                    task.cancel()
+        return [self._note(call, result) for call, result in zip(calls, told, strict=True)]
+
+    async def _one(self, call: CodingCall) -> ToolResult | tuple[str, str]:
+        """A call by itself."""
+        if call.tool == "task":
+            return (await self._tasks([call]))[0]
+        if call.tool == ASK:
+            return self._ask(call)
+        if call.tool == "todo":
+            return self._todo(call)
+        return await self._effect(call)
+
+    # -- repeats --------------------------------------------------------------------------------------------
+
+    def _is_repeat(self, call: CodingCall, before: Sequence[CodingCall]) -> bool:
+        """Whether this is the same call once more, after enough equal ones with equal results.
+
+        `before` are queries whose results are not known yet: equal ones made side by side give the same.
+        """
+        last, key = self.progress.last, _key_of(call)
+        times = last.times if last.key == key else 0
+        for other in before:
+            times = times + 1 if _key_of(other) == key else 0
+        return times >= self.step._settings.repeat_limit - 1
+
+    async def _repeated(self, call: CodingCall) -> ToolResult:
+        """The result of the call before, for a call that is not made again."""
+        progress, last = self.progress, self.progress.last
+        progress.last = Last(last.key, last.result, last.times + 1)
+        progress.repeated = {"tool": call.tool, "n": progress.last.times}
+        before = progress.before
+        if before is None:
+            message = next(turn for turn in reversed(self.data.turns) if turn["role"] == "tool")
+            before = ToolResult.from_plain(
+                {**message, "content": await text_of(message.get("content"), self.ctx.kept)}
+            )
+        return replace(before, tool_call_id=call.id, tool=call.tool, duration_ms=0.0)
+
+    def _note(self, call: CodingCall, result: ToolResult | tuple[str, str]) -> ToolResult:
+        """Remember a result as the last one."""
+        if isinstance(result, tuple):
+            code, text = result
+            result = ToolResult(call.id, call.tool, False, text, code if code in CODES else "failed")
+        key, progress = _key_of(call), self.progress
+        told = digest([result.ok, result.error, result.content], 16)
+        same = progress.last.key == key and progress.last.result == told
+        progress.last = Last(key, told, progress.last.times + 1 if same else 1)
+        progress.before = result
+        progress.made += 1
+        progress.seconds += result.duration_ms / 1000
+        return result
+
+    # -- calls ----------------------------------------------------------------------------------------------
+
+    def _decision(self, call: CodingCall) -> permission.Decision:
+        options = self.options
+        rules = Rules(
+            options.allow,
+            (
+                *options.deny,
+                *(f"{tool}:{path}" for path in self.step._settings.protect for tool in sorted(FILE_TOOLS)),
+            ),
+            options.yes,
+            options.read_only,
+        )
+        granted = self.step._granted(self.data.session or self.ctx.run_id)
+        spec = self.step._registry.spec(call.tool)
+        assert spec is not None  # an unknown tool was refused
+        return permission.decide(
+            rules, call.tool, call.args, workspace=self.data.workspace, kind=spec.kind, granted=granted
+        )
+
+    async def _look(self, call: CodingCall) -> ToolResult | tuple[str, str]:
+        decision = self._decision(call)
+        if decision.verdict == "deny":
+            return "denied", decision.why
+        if decision.verdict == "ask" and (no := self._asked_before(call, decision.why)) is not None:
+            return no
+        args = dict(call.args)
+        if call.tool not in self.step._registry.further:
+            args = {"workspace": self.data.workspace, **args}
+        began = self.ctx.clock.elapsed()
+        try:
+            answer = await self.ctx.look(call.tool, args)
+        except (ToolError, Transient) as error:
+            return _failure(error)
+        except (Fenced, StoreUnavailable):
+            raise
+        except Exception as error:
+            return "failed", f"The tool failed: {type(error).__name__}: {error}"[:2000]
+        milliseconds = round((self.ctx.clock.elapsed() - began) * 1000, 3)
+        if isinstance(answer, Mapping) and "sha256" in answer and "path" in answer:
+            self.progress.seen[str(answer["path"])] = str(answer["sha256"])
+        text, truncated = _told(answer)
+        return ToolResult(call.id, call.tool, True, text, truncated=truncated, duration_ms=milliseconds)
+
+    def _asked_before(self, call: CodingCall, why: str) -> tuple[str, str] | None:
+        """Ask a person before a query; None once the answer is yes.
+
+        A query is no effect, so that the question is a hold of the step's own.
+        """
+        name = f"confirm-{call.id}"
+        if not self.ctx.answered(name):
+            if self.options.on_confirm == "deny":
+                return "denied", f"{why}; {NOBODY}"
+            about = {"tool": call.tool, "args": to_plain(call.args), "why": why}
+            raise _Asked(
+                Hold(name, "confirm", permission.question(call.tool, call.args), ("yes", "no"), about=about)
+            )
+        yes, words = _answer(self.ctx.answer(name))
+        self.progress.answers.append(yes)
+        return None if yes else ("denied", words)
+
+    async def _effect(self, call: CodingCall) -> ToolResult | tuple[str, str]:
+        decision = self._decision(call)
+        if decision.verdict == "deny":
+            protected = any(decision.why and path in decision.why for path in self.step._settings.protect)
+            return "protected" if protected else "denied", decision.why
+        question = permission.question(call.tool, call.args) if decision.verdict == "ask" else None
+        if question is not None and self.options.on_confirm == "deny" and not self._is_settled(call):
+            return "denied", f"{decision.why}; {NOBODY}"
+        args = dict(call.args)
+        if call.tool not in self.step._registry.further:
+            args = {"workspace": self.data.workspace, **args}
+        if call.tool in FILE_TOOLS:
+            args["seen"] = self._seen(str(call.args.get("filepath", "")))
+        try:
+            receipt = await self.ctx.perform(call.tool, confirm=question, **args)
+        except ToolError as error:
+            if error.code == "denied":
+                self.progress.answers.append(False)
+                return "denied", f"A person said no{f': {error.message}' if error.message else ''}."
+            return _failure(error)
+        if question is not None:
+            self.progress.answers.append(True)
+        return self._performed(call, receipt)
+
+    def _is_settled(self, call: CodingCall) -> bool:
+        return any(item.get("tool") == call.tool for item in self.ctx.run.settled.values())
+
+    def _seen(self, path: str) -> str | None:
+        from detent.flows.coding.workspace import Workspace
+
+        try:
+            relative = Workspace.at(self.data.workspace).relative_name(path)
+        except ToolError:
+            return None
+        return self.progress.seen.get(relative)
+
+    def _performed(self, call: CodingCall, receipt: Any) -> ToolResult:
+        if not isinstance(receipt, Mapping) or call.tool in self.step._registry.further:
+            self.progress.effects += 1
+            text, truncated = _told(receipt)
+            return ToolResult(call.id, call.tool, True, text, truncated=truncated)
+        paths = [str(path) for path in receipt.get("paths") or ()]
+        if call.tool in FILE_TOOLS:
+            for path in paths:
+                if "sha256" in receipt:
+                    self.progress.seen[path] = str(receipt["sha256"])
+                if path not in self.progress.files_changed:
+                    self.progress.files_changed.append(path)
+        else:
+            self.progress.commands_run += 1
+        self.progress.effects += bool(receipt.get("ok", True))
+        return ToolResult(
+            call.id, call.tool, bool(receipt.get("ok", True)), str(receipt.get("content", "")),
+            receipt.get("error"), bool(receipt.get("truncated")),
+            float(receipt.get("seconds") or 0.0) * 1000,
+        )  # fmt: skip
+
+    def _todo(self, call: CodingCall) -> ToolResult | tuple[str, str]:
+        try:
+            self.progress.todos, text = todo.todo(self.progress.todos, call.args)
+        except ToolError as error:
+            return _failure(error)
+        return ToolResult(call.id, call.tool, True, text)
+
+    def _ask(self, call: CodingCall) -> ToolResult | tuple[str, str]:
+        name = f"{ASK}-{call.id}"
+        if not self.ctx.answered(name):
+            if self.options.on_confirm == "deny":
+                return "denied", f"There is no answer: {NOBODY}. Decide yourself, or say what you would need."
+            choices = [str(choice) for choice in call.args.get("choices") or ()]
+            # Choices are shown, not enforced: the answer is the person's own.
+            about = {"choices": choices} if choices else {}
+            raise _Asked(Hold(name, ASK, str(call.args.get("question", "")), about=about))
+        answer = self.ctx.answer(name)
+        return ToolResult(
+            call.id, call.tool, True, answer if isinstance(answer, str) else canonical(to_plain(answer))
+        )
+
+    # -- sub-runs -------------------------------------------------------------------------------------------
+
+    async def _tasks(self, calls: Sequence[CodingCall]) -> list[ToolResult | tuple[str, str]]:
+        """Sub-runs of the same machine, which know their prompt only."""
+        settings, results = self.step._settings, dict[str, ToolResult | tuple[str, str]]()
+        items: list[tuple[str, Any]] = []
+        for call in calls:
+            profile = PROFILES.get(str(call.args.get("profile") or "analyzer"))
+            if profile is None:
+                known = ", ".join(PROFILES)
+                results[call.id] = (
+                    "invalid_arguments",
+                    f"There is no profile '{call.args['profile']}'. Known: {known}.",
+                )
+            elif self.options.depth >= settings.max_task_depth:
+                results[call.id] = (
+                    "depth_limit",
+                    f"Tasks cannot be nested deeper than {settings.max_task_depth}.",
+                )
+            else:
+                most = int(call.args.get("max_iterations") or settings.task_max_iterations)
+                options = self.options.for_task(profile, min(most, settings.max_iterations))
+                prompt = str(call.args["prompt"])
+                items.append((
+                    f"task-{call.id}",
+                    {"prompt": prompt, "workspace": self.data.workspace, "options": options.to_plain()},
+                ))  # fmt: skip
+        children = (
+            await self.ctx.children(items, flow=self.step._flow_name, limit=settings.max_parallel)
+            if items
+            else []
+        )
+        by_key = {child.key: child for child in children}
+        for call in calls:
+            if call.id not in results:
+                results[call.id] = self._of_child(call, by_key[f"task-{call.id}"])
+        return [results[call.id] for call in calls]
+
+    def _of_child(self, call: CodingCall, child: Child) -> ToolResult:
+        data = child.data
+        text = str(data.get("text") or data.get("summary") or child.reason or child.status.value)
+        for path in data.get("files_changed") or ():
+            if path not in self.progress.files_changed:
+                self.progress.files_changed.append(str(path))
+        self.progress.commands_run += int(data.get("commands_run") or 0)
+        self.progress.seconds += float(data.get("tool_seconds") or 0.0)
+        if not child.ok:
+            text = f"Not finished ({data.get('outcome_reason') or child.reason}). {text}"
+        return ToolResult(call.id, call.tool, child.ok, text, None if child.ok else "failed")
+
+
+def _key_of(call: CodingCall) -> str:
+    return digest([call.tool, to_plain(call.args)], 16)
+
+
+def _told(answer: Any) -> tuple[str, bool]:
+    """What a tool gave back, as text for the assistant."""
+    if isinstance(answer, Mapping) and isinstance(answer.get("content"), str):
+        return answer["content"], bool(answer.get("truncated"))
+    return (answer if isinstance(answer, str) else canonical(to_plain(answer))), False
+
+
+def _failure(error: ToolError | Transient) -> tuple[str, str]:
+    if isinstance(error, ToolError):
+        return error.code, error.message
+    cause = error.__cause__
+    return (cause.code, cause.message) if isinstance(cause, ToolError) else ("failed", str(error))
+
+
+def _answer(answer: Any) -> tuple[bool, str]:
+    """A person's answer to a question about a query."""
+    if isinstance(answer, Mapping):
+        return False, f"A person said no: {answer.get('no')}."
+    yes = str(answer).strip().lower() in ("yes", "y")
+    return yes, "A person said no."

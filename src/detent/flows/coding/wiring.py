@@ -1,0 +1,70 @@
+"""The flow for a project: its settings, tools of servers, skills, session files and secrets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from detent.engine.tools import Tool
+from detent.flows.coding.flow import CodingFlow
+from detent.flows.coding.sessions.folder import SessionFolder, sessions_folder
+from detent.flows.coding.sessions.writer import SessionWriter
+from detent.flows.coding.settings import CodingSettings, coding_settings
+from detent.flows.coding.skills import Skills
+from detent.flows.coding.tools.spec import ToolSettings
+from detent.runtime.settings import Settings, secrets_of
+
+
+def coding_flow(settings: Settings) -> CodingFlow:
+    """The flow for these settings."""
+    own = coding_settings(settings, unknown=False)
+    secrets = secrets_of(settings)
+    folder = session_folder(settings, own)
+    skills = Skills.read([settings.base("coding", "skills") / name for name in own.skills])
+
+    return CodingFlow(
+        own,
+        tools=tool_settings(settings, own),
+        further=skills.tools(),
+        served=served_tools(settings),
+        from_file=lambda session: messages_of(folder, session),
+        secrets=secrets,
+        writer=SessionWriter(folder),
+        skills=skills.listing(),
+    )
+
+
+def session_folder(settings: Settings, own: CodingSettings) -> SessionFolder:
+    """Where the session files of a project lie."""
+    return SessionFolder(
+        sessions_folder(settings), secrets=secrets_of(settings), write_legacy_flags=own.write_legacy_flags
+    )
+
+
+def tool_settings(settings: Settings, own: CodingSettings) -> ToolSettings:
+    """What the tools may do, and must leave alone."""
+    return ToolSettings(
+        network=own.network,
+        sandbox=own.sandbox,
+        pass_env=tuple(own.pass_env),
+        protected=tuple(_store_files(settings)),
+    )
+
+
+def _store_files(settings: Settings) -> list[Path]:
+    """The store and what lies beside it."""
+    return [sessions_folder(settings)]
+
+
+def served_tools(settings: Settings) -> list[Tool]:
+    """Tools of the MCP servers in the settings."""
+    if settings.get("mcp") is None:
+        return []
+    from detent.runtime.mcp import mcp_servers
+
+    return [tool for server in mcp_servers(settings).values() for tool in server.tools]
+
+
+def messages_of(folder: SessionFolder, session: str) -> list[dict[str, object]]:
+    """The messages in a session's file."""
+    record = folder.load(session)
+    return [] if record is None else [dict(message) for message in record.messages]

@@ -81,6 +81,10 @@ class ReplyRequest:
     """The shape of an answer that calls no tool."""
     config: StepConfig | None = None
     event_callback: EventCallback | None = None
+    takes_calls: bool = False
+    """The caller takes each reply as it was written: text beside calls, calls that cannot be read or were cut
+    off, the words of a refusal. Otherwise the last two are failures, and an agent without native calls is
+    held to either one call or one answer in JSON."""
 
 
 @runtime_checkable

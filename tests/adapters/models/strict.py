@@ -58,6 +58,51 @@ def known_fields(body: Any) -> Reply | None:
     return None
 
 
+def openai(body: Any) -> Reply | None:
+    """What servers of the protocol refuse: empty messages, late system messages, unreadable arguments.
+
+    OpenAI itself takes some of these; chat templates and the translations of gateways do not.
+    """
+    before = None
+    for number, message in enumerate(body["messages"]):
+        role, content, calls = message["role"], message["content"], message.get("tool_calls") or []
+        where = f"messages.{number}"
+        if role not in ("system", "user", "assistant", "tool"):
+            return refusal(f"{where}.role: unknown")
+        if role == "system" and before not in (None, "system"):
+            return refusal(f"{where}: System message must be at the beginning.")
+        if not isinstance(content, str) or (role != "tool" and not calls and not content.strip()):
+            return refusal(f"{where}.content: must not be empty")
+        for call in calls:
+            name, arguments = call["function"]["name"], call["function"]["arguments"]
+            if not re.fullmatch("[a-zA-Z0-9_-]{1,64}", name) or len(call["id"]) > 40:
+                return refusal(f"{where}.tool_calls: a bad name or id")
+            if not isinstance(arguments, str) or not _is_object(arguments):
+                return refusal(f"{where}.tool_calls: arguments must be the JSON text of an object")
+        if calls and not body.get("tools"):
+            return refusal(f"{where}: tool_calls, but no tools are given")
+        before = role
+    return all_of(calls_answered, known_fields)(body)
+
+
+def alternating(body: Any) -> Reply | None:
+    """Chat templates of small models: user and assistant by turns, no tools, nothing empty."""
+    roles = [message["role"] for message in body["messages"]]
+    spoken = roles[1:] if roles[:1] == ["system"] else roles
+    if spoken != ["user", "assistant"] * (len(spoken) // 2) + ["user"]:
+        return refusal("Conversation roles must alternate user/assistant/user/assistant/...")
+    if "tools" in body or not all(message["content"].strip() for message in body["messages"]):
+        return refusal("no tools and no empty messages")
+    return known_fields(body)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
 _AFTER = {
     None: {"system", "user"},
     "system": {"system", "user", "assistant"},
@@ -152,6 +197,47 @@ def too_long(limit: int, message: str, status: int = 400, **more: Any) -> Check:
 
 
 # -- Anthropic's protocol -----------------------------------------------------------------------------------
+
+
+def anthropic(body: Any) -> Reply | None:
+    """Anthropic: roles by turns from and to a user, no blank text, each call answered at once and first."""
+
+    def no(message: str) -> Reply:
+        return answer({"type": "error", "error": {"type": "invalid_request_error", "message": message}}, 400)
+
+    system = body.get("system") or []
+    if any(not block["text"].strip() for block in system if not isinstance(system, str)):
+        return no("system: text content blocks must be non-empty")
+    unanswered: list[str] = []
+    seen: set[str] = set()
+    for number, message in enumerate(body["messages"]):
+        where, content = f"messages.{number}", message["content"]
+        if message["role"] != ("user", "assistant")[number % 2]:
+            return no(f'{where}: roles must alternate between "user" and "assistant"')
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if not blocks:
+            return no(f"{where}: all messages must have non-empty content")
+        if any(not block["text"].strip() for block in blocks if block["type"] == "text"):
+            return no(f"{where}: text content blocks must contain non-whitespace text")
+        results = [block["type"] == "tool_result" for block in blocks]
+        answered = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        if answered != unanswered or results != sorted(results, reverse=True):
+            return no(f"{where}: `tool_use` ids were found without `tool_result` blocks immediately after")
+        uses = [block for block in blocks if block["type"] == "tool_use"]
+        unanswered = [use["id"] for use in uses]
+        for use in uses:
+            if not re.fullmatch("[a-zA-Z0-9_-]+", use["id"]) or use["id"] in seen:
+                return no(
+                    f"{where}: tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$', and be unique"
+                )
+            if not re.fullmatch("[a-zA-Z0-9_-]{1,128}", use["name"]) or not isinstance(use["input"], dict):
+                return no(f"{where}: tool_use.input: Input should be a valid dictionary")
+            seen.add(use["id"])
+        if uses and not body.get("tools"):
+            return no("Requests which include `tool_use` or `tool_result` blocks must define tools")
+    if body["messages"][-1]["role"] != "user":
+        return no("This model does not support assistant message prefill.")
+    return None
 
 
 def claude_signature(thinking: str) -> str:

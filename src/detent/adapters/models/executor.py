@@ -15,8 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from detent.adapters.models import prompted_tools
+from detent.adapters.models import prompted_tools, written_calls
 from detent.adapters.models.model import Model, ModelRequest, OnText, with_system_text
+from detent.adapters.models.sent_messages import sendable
+from detent.adapters.models.streamed_text import StreamedText
 from detent.dispatch.agent import ALREADY
 from detent.dispatch.agent_tools import FATAL, LONGEST_RESULT, AgentTool, AgentTools, result_text
 from detent.dispatch.answer_text import parse_answer
@@ -76,34 +78,52 @@ class ModelStepExecutor:
             return await self._reply(request, stream)
 
     async def _reply(self, request: ReplyRequest, stream: _Stream | None) -> ModelAnswer:
+        prompted = not self.model.native_tools and (bool(request.tools) or request.takes_calls)
+        prose = prompted and request.takes_calls
+        wanted = self._wanted(request, prompted)
+        listener = None
+        if stream is not None:
+            text = StreamedText(request.tools) if prose else None
+            listener = stream.listen(json=prompted and not prose, prose=text)
+        answer = await self.model.complete(wanted, listener)
+        if prose:
+            answer = await over(answer.text, _with_written_calls, answer, request.tools)
+        if stream is not None:
+            await stream.end(answer.text, request.tools if answer.calls else None)
+        if not request.takes_calls:
+            _check_whole(answer, request.step_name)
+        if not answer.model_id:
+            answer = replace(answer, model_id=wanted.model_id)
+        if prompted and not prose:
+            return await over(answer.text, _spelled_out, answer, request.schema)
+        return answer
+
+    def _wanted(self, request: ReplyRequest, prompted: bool) -> ModelRequest:
+        """What the model is sent."""
         schema = None if request.schema is None else schema_of(request.schema)
-        in_words = bool(request.tools) and not self.model.native_tools
-        if in_words:
-            tools: tuple[AgentTool, ...] = ()
-            messages = with_system_text(_in_words(request.messages), prompted_tools.told(request.tools))
-            shape: Mapping[str, Any] | None = prompted_tools.alternatives(_offered(request), schema)
-        else:
-            messages = tuple(request.messages)
+        messages = sendable(request.messages)
+        tools: tuple[AgentTool, ...] = ()
+        if prompted:
+            messages = prompted_tools.in_words(messages, with_text=request.takes_calls)
+        if not prompted:
             # Plain text needs no schema: under one it would come in quotation marks.
             shape = None if _accepts_text(schema) else schema
             # Providers refuse a conversation with calls where no tool is given.
-            tools = _offered(request) or tuple(request.tools)
+            tools = tuple(request.tools) if request.takes_calls else _offered(request) or tuple(request.tools)
+        elif request.takes_calls:
+            shape = None
+            if request.tools:
+                messages = with_system_text(
+                    messages, prompted_tools.told(request.tools, prompted_tools.PROSE)
+                )
+        else:
+            messages = with_system_text(messages, prompted_tools.told(request.tools))
+            shape = prompted_tools.alternatives(_offered(request), schema)
         settings: dict[str, Any] = {"model_id": self.default_model_id}
         for name in ("model_id", "temperature", "max_tokens"):
             if (value := getattr(request.config, name, None)) is not None:
                 settings[name] = value
-        wanted = ModelRequest(messages, schema=shape, tools=tools, **settings)
-        answer = await self.model.complete(wanted, None if stream is None else stream.listen(in_words))
-        if stream is not None:
-            await stream.end(answer.text)
-        if answer.finish == "filter":
-            raise ExecutorError(
-                f"The provider withheld the answer for '{request.step_name}' (its content filter).",
-                step_name=request.step_name, usage=answer.usage,
-            )  # fmt: skip
-        if not answer.model_id:
-            answer = replace(answer, model_id=wanted.model_id)
-        return await over(answer.text, _spelled_out, answer, request.schema) if in_words else answer
+        return ModelRequest(messages, schema=shape, tools=tools, **settings)
 
     # -- a whole conversation -------------------------------------------------------------------------------
 
@@ -204,6 +224,27 @@ async def _named(step_name: str) -> AsyncIterator[None]:
         raise ExecutorError(
             f"Asking the model for '{step_name}' failed: {type(error).__name__}.", step_name=step_name
         ) from error
+
+
+def _check_whole(answer: ModelAnswer, step_name: str) -> None:
+    """Refuse what can be neither an answer nor a call.
+
+    Raises:
+        ExecutorError: the answer was withheld.
+        OutputSchemaValidationError: a call was cut off; the model must be more brief.
+    """
+    if answer.finish == "filter":
+        raise ExecutorError(
+            f"The provider withheld the answer for '{step_name}' (its content filter).",
+            step_name=step_name, usage=answer.usage,
+        )  # fmt: skip
+    if answer.finish == "length":
+        for index, call in enumerate(answer.calls):
+            if not isinstance(call.arguments, Mapping):
+                problem = f"/{index}/arguments: the answer was cut"
+                raise OutputSchemaValidationError(
+                    step_name, "a tool's arguments", [problem], usage=answer.usage
+                )
 
 
 def _offered(request: ReplyRequest) -> tuple[AgentTool, ...]:
@@ -313,24 +354,12 @@ def _output(answer: ModelAnswer, schema: Schema | None, step_name: str, config: 
 # -- models without native tools ----------------------------------------------------------------------------
 
 
-def _in_words(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """A conversation without native calls: they and their results are written out."""
-    names = {call.id: call.name for message in messages for call in message.calls}
-    written: list[Message] = []
-    for message in messages:
-        if message.role == "tool":
-            name = names.get(message.answers or "", "")
-            message = Message("user", f"RESULT of {name}\n{message.content}")
-        if message.role == "user" and written and written[-1].role == "user":
-            # Many chat templates want user and assistant by turns.
-            written[-1] = Message("user", f"{written[-1].content}\n\n{message.content}")
-        elif message.calls:
-            calls = [{"tool": call.name, "arguments": dict(call.arguments)} for call in message.calls]
-            text = message.content or "\n".join(json.dumps(call, ensure_ascii=False) for call in calls)
-            written.append(Message("assistant", text))
-        else:
-            written.append(message)
-    return tuple(written)
+def _with_written_calls(answer: ModelAnswer, tools: Sequence[AgentTool]) -> ModelAnswer:
+    """An answer with the calls that are written out in its text."""
+    text, calls = written_calls.read(answer.text, tools)
+    if not calls:
+        return answer
+    return replace(answer, text=text, calls=tuple(ToolCall("", *call) for call in calls))
 
 
 def _spelled_out(answer: ModelAnswer, schema: Schema | None) -> ModelAnswer:
@@ -361,15 +390,17 @@ class _Stream:
         self._streamed = False
         self._held: str | None = None
         """Text held back until it is clear whether it is a tool call."""
+        self._prose: StreamedText | None = None
+        """Text between written calls."""
         self._kind: Literal["output", "thinking"] = "output"
 
     async def open(self) -> None:
         await self._emit("", "thinking")
 
-    def listen(self, in_words: bool) -> OnText:
-        """The callback for the text of a turn."""
+    def listen(self, *, json: bool = False, prose: StreamedText | None = None) -> OnText:
+        """The callback for the text of a turn: JSON that may be a call, prose with written calls, or text."""
         self._streamed, self._kind = False, "output"
-        self._held = "" if in_words else None
+        self._held, self._prose = "" if json else None, prose
 
         async def on_text(text: str, kind: Literal["output", "thinking"]) -> None:
             if not text:
@@ -378,25 +409,31 @@ class _Stream:
                 await self._emit(text, "thinking")
                 return
             self._streamed = True
-            if self._held is not None:
+            if self._prose is not None:
+                text = self._prose.add(text)
+            elif self._held is not None:
                 self._held += text
                 if (calls := prompted_tools.calls(self._held)) is None:
                     return
                 text, self._held = self._held, None
                 self._kind = "thinking" if calls else "output"
-            await self._emit(text, self._kind)
+            if text:
+                await self._emit(text, self._kind)
 
         return on_text
 
-    async def end(self, text: str) -> None:
-        """End a turn: stream what was held back."""
-        if self._held:
+    async def end(self, text: str, tools: Sequence[AgentTool] | None = None) -> None:
+        """End a turn: stream what was held back. `tools`: it was prose, in which these are called."""
+        if self._prose is not None and self._streamed:
+            text = self._prose.held()
+            text = text if tools is None else written_calls.read(text, tools).text
+        elif self._held:
             text, self._held = self._held, None
-        elif self._streamed or not text:
+        elif self._streamed:
             return
-        await self._emit(
-            text, "thinking" if prompted_tools.calls(text) and self._held is not None else "output"
-        )
+        if text:
+            calls = self._held is not None and prompted_tools.calls(text)
+            await self._emit(text, "thinking" if calls else "output")
 
     async def _emit(self, text: str, kind: Literal["output", "thinking"]) -> None:
         chunk = AgentStreamChunk(self._agent, text, kind, self._clock())

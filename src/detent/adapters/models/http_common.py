@@ -17,10 +17,8 @@ from detent.dispatch.conversation import Message
 from detent.dispatch.executor_errors import (
     ExecutorError,
     MisconfiguredError,
-    OutputSchemaValidationError,
     RequestTooLongError,
 )
-from detent.dispatch.usage import UsageMetadata
 from detent.kernel.errors import ConfigurationError, nearest
 
 CONNECT_TIMEOUT = 10.0
@@ -74,12 +72,6 @@ _MEANINGS = {
 
 
 # -- failures -----------------------------------------------------------------------------------------------
-
-
-def cut_arguments(index: int, usage: UsageMetadata) -> OutputSchemaValidationError:
-    """The error for a tool call that was cut off at the limit of tokens: the model must be more brief."""
-    problem = f"/{index}/arguments: the answer was cut"
-    return OutputSchemaValidationError("", "a tool's arguments", [problem], usage=usage)
 
 
 def too_long(status: int, message: str, code: str = "") -> bool:
@@ -270,6 +262,10 @@ class WireNames:
                 wire_name, number = f"{start}_{number}", number + 1
             self._wire[name], self._own[wire_name] = wire_name, name
         return self._wire[name]
+
+    def knows(self, wire_name: str) -> bool:
+        """Whether a provider was given this name."""
+        return wire_name in self._own
 
     def own(self, wire_name: str) -> str:
         """The tool's own name; an unknown name stays as it is."""

@@ -376,7 +376,8 @@ def _role_texts(messages: tuple[Message, ...]) -> Iterator[tuple[str, str]]:
     for message in messages:
         text = message.content
         for call in message.calls:
-            call_text = json.dumps({"tool": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False)
+            arguments = dict(call.arguments) if isinstance(call.arguments, Mapping) else {}
+            call_text = json.dumps({"tool": call.name, "arguments": arguments}, ensure_ascii=False)
             text = f"{text}\n{call_text}" if text else call_text
         yield "user" if message.role == "tool" else message.role, text
 

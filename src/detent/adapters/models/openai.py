@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from detent.adapters.hosts import host_of, on_this_machine
 from detent.adapters.http_body import IDENTITY, BodyEncoded, BodyTooLarge, pieces, whole
 from detent.adapters.models import http_common
+from detent.adapters.models.chat_completion import KEPT, ChatCompletion, NoChoice
 from detent.adapters.models.model import ModelRequest, OnText, with_system_text
 from detent.adapters.models.prices import PriceTable
 from detent.dispatch.conversation import Message, ModelAnswer, Opaque, ToolCall
@@ -32,8 +33,6 @@ from detent.kernel.plain import digest, encode, to_plain
 
 if TYPE_CHECKING:
     from detent.adapters.http_client import HttpClient, HttpResponse
-
-Finish = Literal["stop", "length", "tool", "filter", "other"]
 
 SMALLEST_LIMIT = 4 * 1024 * 1024
 BYTES_PER_TOKEN = 1024
@@ -75,8 +74,6 @@ OPTIONS: Mapping[str, type | tuple[type, ...]] = {
     "context_tokens": int,
 }
 
-KEPT = ("extra_content", "reasoning_content")
-"""Fields of a message that a server may want back with it: Gemini's signatures, DeepSeek's reasoning."""
 UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 """What Gemini takes in place of its signature, for a call that it has not made itself."""
 
@@ -375,20 +372,10 @@ class OpenAIModel:
         if isinstance(body, Mapping) and body.get("error"):
             raise self._failure_inside(body, request)
         try:
-            choice = body["choices"][0]
-            message = choice["message"]
-            partial = _PartialAnswer(
-                text=[message.get("content") or ""],
-                finish=choice.get("finish_reason") or "stop",
-                model_id=body.get("model"),
-                usage=body.get("usage"),
-                refused=bool(message.get("refusal")),
-            )
-            partial.keep(message)
-            for index, call in enumerate(message.get("tool_calls") or ()):
-                partial.add_call({**call, "index": index})
-            return self._answer(partial, request, names)
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            return self._answer(ChatCompletion.whole(body, names.knows), request, names)
+        except NoChoice:
+            raise self._silence() from None
+        except (LookupError, TypeError, AttributeError, RecursionError) as error:
             raise self._garbage(len(raw)) from error
 
     async def _followed(
@@ -398,7 +385,7 @@ class OpenAIModel:
         names: http_common.WireNames,
         on_text: OnText,
     ) -> ModelAnswer:
-        partial, size = _PartialAnswer(), 0
+        partial, size = ChatCompletion(names.knows), 0
         async for data in _events(pieces):
             size += len(data)
             if data.strip() == b"[DONE]":
@@ -408,34 +395,36 @@ class OpenAIModel:
                 body = json.loads(data)
                 if body.get("error"):
                     raise self._failure_inside(body, request)
-                texts = partial.add(body)
+                texts = list(partial.add(body))
             except (ValueError, RecursionError, KeyError, IndexError, TypeError, AttributeError) as error:
                 raise self._garbage(size) from error
             for text, kind in texts:
                 await on_text(text, kind)
-        if not partial.done and partial.finish is None:
+        if not partial.done and partial.reason is None:
             raise ExecutorError(f"{self._server} broke off in the middle of its answer.", transient=True)
+        if not partial.chosen:
+            raise self._silence()
         return self._answer(partial, request, names)
 
     def _garbage(self, size: int) -> ExecutorError:
         return ExecutorError(f"{self._server} sent something that is no chat completion ({size} bytes).")
 
+    def _silence(self) -> ExecutorError:
+        return ExecutorError(f"{self._server} sent a chat completion without an answer.", transient=True)
+
     def _answer(
-        self, partial: _PartialAnswer, request: ModelRequest, names: http_common.WireNames
+        self, partial: ChatCompletion, request: ModelRequest, names: http_common.WireNames
     ) -> ModelAnswer:
         model_id = partial.model_id if isinstance(partial.model_id, str) else None
         usage = self._usage(partial.usage, request.model_id or self.model_id, model_id)
-        finish = _finish(partial)
-        calls = []
-        for index, call in enumerate(partial.calls):
-            arguments = call.read()
-            if isinstance(arguments, str) and finish == "length":
-                raise http_common.cut_arguments(index, usage)
-            calls.append(ToolCall(call.id or f"call_{index}", names.own(call.name), arguments))
+        calls = tuple(
+            ToolCall(call.id or f"call_{index}", names.own(call.name), call.read())
+            for index, call in enumerate(partial.calls)
+        )
         opaque = None
         if calls and (kept := partial.kept()):
             opaque = Opaque(self._provider, request.model_id or self.model_id or "", encode(kept))
-        return ModelAnswer("".join(partial.text), usage, model_id, finish, tuple(calls), opaque)
+        return ModelAnswer(partial.text, usage, model_id, partial.finish, calls, opaque)
 
     def _usage(self, reported: Any, asked_id: str | None, answered_id: str | None) -> UsageMetadata:
         reported = reported if isinstance(reported, Mapping) else {}
@@ -458,93 +447,6 @@ class OpenAIModel:
             return 0.0
         cost = self._prices.cost(asked_id, usage)
         return cost if cost is not None else self._prices.cost(answered_id, usage)
-
-
-@dataclass
-class _Call:
-    id: str = ""
-    name: str = ""
-    arguments: list[str] = field(default_factory=list)
-    extra: Any = None
-    """What the server wants back with it."""
-
-    def read(self) -> Mapping[str, Any] | str:
-        """The arguments; as they were written, where that is no object."""
-        written = "".join(self.arguments)
-        try:
-            arguments = json.loads(written or "{}")
-        except (ValueError, RecursionError):
-            return written
-        return arguments if isinstance(arguments, Mapping) else written
-
-    def ends_before(self, name: str | None) -> bool:
-        """Whether a piece with this name begins another call: some servers number every call 0."""
-        if not name or not self.name:
-            return False
-        return name != self.name or (bool("".join(self.arguments)) and not isinstance(self.read(), str))
-
-
-@dataclass
-class _PartialAnswer:
-    """An answer, as much of it as has arrived."""
-
-    text: list[str] = field(default_factory=list)
-    calls: list[_Call] = field(default_factory=list)
-    numbered: dict[int, _Call] = field(default_factory=dict)
-    """The last call of each number."""
-    finish: str | None = None
-    model_id: Any = None
-    usage: Any = None
-    refused: bool = False
-    done: bool = False
-    fields: dict[str, Any] = field(default_factory=dict)
-    """Fields of the message that the server may want back."""
-
-    def keep(self, message: Mapping[str, Any]) -> None:
-        """Keep the fields of a message, or of a part of one, that the server may want back."""
-        for name in KEPT:
-            if value := message.get(name):
-                before = self.fields.get(name)
-                both_text = isinstance(before, str) and isinstance(value, str)
-                self.fields[name] = before + value if both_text else value
-
-    def kept(self) -> dict[str, Any]:
-        """What the server wants back; empty where it is nothing."""
-        calls = {str(index): call.extra for index, call in enumerate(self.calls) if call.extra}
-        return {**self.fields, **({"calls": calls} if calls else {})}
-
-    def add(self, body: Mapping[str, Any]) -> list[tuple[str, Literal["output", "thinking"]]]:
-        """Add one event of a stream; returns the new text."""
-        self.model_id = body.get("model") or self.model_id
-        self.usage = body.get("usage") or self.usage
-        texts: list[tuple[str, Literal["output", "thinking"]]] = []
-        for choice in body.get("choices") or ():
-            delta = choice.get("delta") or {}
-            self.keep(delta)
-            if thought := delta.get("reasoning_content") or delta.get("reasoning"):
-                texts.append((str(thought), "thinking"))
-            if text := delta.get("content"):
-                self.text.append(text)
-                texts.append((text, "output"))
-            self.refused = self.refused or bool(delta.get("refusal"))
-            for call in delta.get("tool_calls") or ():
-                self.add_call(call)
-            self.finish = choice.get("finish_reason") or self.finish
-        return texts
-
-    def add_call(self, piece: Mapping[str, Any]) -> None:
-        """Add a tool call, or a part of one."""
-        index, function = piece.get("index", 0), piece.get("function") or {}
-        call = self.numbered.get(index)
-        if call is None or call.ends_before(function.get("name")):
-            call = self.numbered[index] = _Call()
-            self.calls.append(call)
-        call.id = piece.get("id") or call.id
-        call.name = function.get("name") or call.name
-        call.extra = piece.get("extra_content") or call.extra
-        arguments = function.get("arguments") or ""
-        # Some servers send the arguments as an object, not as its JSON text.
-        call.arguments.append(arguments if isinstance(arguments, str) else json.dumps(arguments))
 
 
 async def _refused_with(response: HttpResponse) -> bytes:
@@ -620,16 +522,6 @@ def _message(
 
 def _count(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
-
-
-def _finish(partial: _PartialAnswer) -> Finish:
-    if partial.refused:
-        return "filter"
-    names: dict[str, Finish] = {
-        "stop": "stop", "length": "length", "tool_calls": "tool", "function_call": "tool",
-        "content_filter": "filter",
-    }  # fmt: skip
-    return names.get(partial.finish or "stop", "other")
 
 
 # -- what a server accepts ---------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from detent.adapters.hosts import host_of
 from detent.adapters.http_body import limiting_hooks, too_large
 from detent.adapters.models import http_common
+from detent.adapters.models.call_arguments import read_arguments
 from detent.adapters.models.model import ModelRequest, OnText
 from detent.adapters.models.prices import PriceTable
 from detent.adapters.tls import tls_context
@@ -237,6 +238,8 @@ class PydanticAIModel:
             if not too_long and (most := _accepted_tokens(error, request.max_tokens)) is not None:
                 raise _LimitRefused(failure, most) from error
             raise failure from error
+        if on_text is not None and (refusal := _refusal(response)):
+            await on_text(refusal, "output")
         return self._answer(response, model_id, names, made.model)
 
     async def _library_model(self, model_id: str) -> Made:
@@ -266,19 +269,15 @@ class PydanticAIModel:
         usage = self._usage(response, model_id)
         text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
         calls = []
-        finish = _finish(response)
-        for index, part in enumerate(part for part in response.parts if isinstance(part, ToolCallPart)):
-            arguments: Any
-            try:
-                arguments = part.args_as_dict(raise_if_invalid=True)
-            except (ValueError, AssertionError):
-                if finish == "length":
-                    raise http_common.cut_arguments(index, usage) from None
-                arguments = part.args
+        for part in (part for part in response.parts if isinstance(part, ToolCallPart)):
+            arguments = read_arguments(part.args)
             if part.tool_name == ANSWER_TOOL:
                 text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
             else:
-                calls.append(ToolCall(part.tool_call_id, names.own(part.tool_name), arguments))
+                calls.append(ToolCall(part.tool_call_id or "", names.own(part.tool_name or ""), arguments))
+        finish = _finish(response)
+        if refusal := _refusal(response):
+            finish, text = "filter", f"{text}\n\n{refusal}" if text.strip() else refusal
         opaque = _opaque(response, served, model_id) if calls else None
         return ModelAnswer(text, usage, response.model_name or model_id, finish, tuple(calls), opaque)
 
@@ -514,21 +513,29 @@ def _opaque(response: ModelResponse, served: Served, model_id: str) -> Opaque | 
 
 
 def _with_opaque(kept: Any, message: Message, calls: Sequence[Any]) -> ModelResponse | None:
-    """A reply as its provider gave it, with our ids and arguments; None where the two do not match."""
+    """A reply as its provider gave it, with our ids, arguments and text; None where the calls are others."""
     from pydantic_ai import messages as of
 
     if kept is None:
         return None
     (response,) = of.ModelMessagesTypeAdapter.validate_python(kept)
-    text = "".join(part.content for part in response.parts if isinstance(part, of.TextPart))
-    places = [index for index, part in enumerate(response.parts) if isinstance(part, of.ToolCallPart)]
-    if not isinstance(response, of.ModelResponse) or len(places) != len(calls) or text != message.content:
+    called = [part for part in response.parts if isinstance(part, of.ToolCallPart)]
+    if not isinstance(response, of.ModelResponse) or len(called) != len(calls):
         return None
-    parts = list(response.parts)
-    for index, call in zip(places, calls, strict=True):
-        parts[index] = replace(
-            parts[index], tool_name=call.tool_name, args=call.args, tool_call_id=call.tool_call_id
-        )
+    text = "".join(part.content for part in response.parts if isinstance(part, of.TextPart))
+    changed = text != message.content
+    parts: list[Any] = []
+    ours = iter(calls)
+    for part in response.parts:
+        if isinstance(part, of.ToolCallPart):
+            call = next(ours)
+            part = replace(part, tool_name=call.tool_name, args=call.args, tool_call_id=call.tool_call_id)
+        elif isinstance(part, of.TextPart) and changed:
+            continue
+        parts.append(part)
+    if changed and message.content:
+        first = next(index for index, part in enumerate(parts) if isinstance(part, of.ToolCallPart))
+        parts.insert(first, of.TextPart(message.content))
     return replace(response, parts=parts)
 
 
@@ -602,6 +609,12 @@ def _finish(response: ModelResponse) -> Literal["stop", "length", "tool", "filte
     if reason == "tool_call":
         return "tool"
     return "stop" if reason is None else "other"
+
+
+def _refusal(response: ModelResponse) -> str:
+    """The words in which a model refuses, where they are no part of its text."""
+    words = (response.provider_details or {}).get("refusal")
+    return words if isinstance(words, str) else ""
 
 
 def _unfinished(response: ModelResponse, served: Served) -> bool:

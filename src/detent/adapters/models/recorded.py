@@ -1,4 +1,4 @@
-"""An executor that replays answers an agent gave before, from a journal or a cassette.
+"""Executors that replay answers an agent gave before, from a journal or a cassette.
 
 Answers are given in the order they were recorded, step by step, failed attempts included, so the caller sees
 what it saw then. The requests are not compared; a `Player` on the engine's tape does that.
@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.adapters.cassette import read_cassette
 from detent.dispatch.autonomy import FallbackReason
-from detent.dispatch.executor import Availability, EventCallback, ExecutorResult, Schema
+from detent.dispatch.conversation import ModelAnswer, Opaque, ToolCall
+from detent.dispatch.executor import (
+    AgentStreamChunk,
+    Availability,
+    EventCallback,
+    ExecutorResult,
+    ReplyRequest,
+    Schema,
+)
 from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError, OutputSchemaValidationError
 from detent.dispatch.usage import UsageMetadata
 from detent.kernel.entries import Entry, Migrated, Moved, Recorded, Reopened, Started
@@ -62,12 +70,12 @@ class RecordedStepExecutor:
 
         `blobs` are the long and private answers that are kept outside the journal, by hash.
         """
-        return cls(_from_journal(entries, steps or {}, blobs or {}))
+        return cls._of(_from_journal(entries, steps or {}, blobs or {}))
 
     @classmethod
     def from_cassette(cls, path: str | Path) -> RecordedStepExecutor:
         """The agents' answers in a cassette, those of child runs included."""
-        return cls(
+        return cls._of(
             RecordedAnswer(
                 interaction.step,
                 f"{path}, line {interaction.line}",
@@ -76,6 +84,13 @@ class RecordedStepExecutor:
             for interaction in read_cassette(path).interactions
             if interaction.kind == "agent"
         )
+
+    @classmethod
+    def _of(cls, answers: Iterable[RecordedAnswer]) -> RecordedStepExecutor:
+        answers = list(answers)
+        if cls is RecordedStepExecutor and answers and all(map(_is_message, answers)):
+            return RecordedConversation(answers)
+        return cls(answers)
 
     async def execute(
         self,
@@ -137,6 +152,34 @@ class RecordedStepExecutor:
                 step_name=step_name,
             )
         return queue.popleft()
+
+
+class RecordedConversation(RecordedStepExecutor):
+    """Gives the recorded messages of an agent that was talked to: text, calls, or both."""
+
+    async def reply(self, request: ReplyRequest) -> ModelAnswer:
+        """The step's next recorded message; its failure is raised."""
+        answer = self._next(request.step_name)
+        value = answer.value
+        if (failed := value.get("error")) is not None:
+            raise _error(failed, request.step_name, value)
+        calls = tuple(ToolCall("", call["tool"], copied(call["args"])) for call in value.get("calls") or ())
+        opaque = value.get("opaque")
+        if request.event_callback is not None and value["output"]:
+            await request.event_callback(AgentStreamChunk(request.agent_name, value["output"]))
+        return ModelAnswer(
+            value["output"], _usage(value) or UsageMetadata(), value.get("model_id"),
+            value.get("finish") or ("length" if value.get("cut") else "tool" if calls else "stop"), calls,
+            None if opaque is None else Opaque(**opaque),
+        )  # fmt: skip
+
+
+def _is_message(answer: RecordedAnswer) -> bool:
+    """Whether an answer is one message, or a failure, of an agent that has carried out nothing itself."""
+    value = answer.value
+    if not isinstance(value, Mapping) or any(value.get(name) for name in ("acted", "proposed", "looked")):
+        return False
+    return isinstance(value.get("output", ""), str) and value.get("success", True) is True
 
 
 def _from_journal(

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from detent.dispatch.agent_tools import AgentTool
+from detent.dispatch.config import StepConfig
 from detent.dispatch.conversation import Message, ModelAnswer, ToolCall
 from detent.dispatch.executor import ConversationExecutor, ReplyRequest
 from detent.engine.tools import EffectCall, Tool, ToolError
-from detent.flows.coding.options import RequestOptions
 from detent.flows.coding.permission import Rules, decide
-from detent.flows.coding.registry import ToolRegistry
 from detent.flows.coding.tools import todo
 from detent.flows.coding.tools.catalogue import coding_tools
-from detent.flows.coding.tools.spec import ToolSettings
+from detent.flows.coding.tools.spec import SPECS, ToolSettings, problems
 from detent.kernel.plain import to_plain
 
 MARKER: Final = "tunacode done:"
@@ -49,21 +48,28 @@ class PlainLoop:
     workspace: Path
     complete: Complete = legacy_complete
     deny: tuple[str, ...] = ()
+    model_id: str | None = None
     tools: ToolSettings = field(default_factory=ToolSettings)
 
     def __post_init__(self) -> None:
-        self._registry = ToolRegistry()
         self._tools: dict[str, Tool] = {tool.name: tool for tool in coding_tools(self.tools)}
-        self._offered: tuple[AgentTool, ...] = tuple(self._registry.offered(RequestOptions()))
+        self._offered = [
+            AgentTool(
+                spec.name, "query" if spec.kind == "query" else "effect", spec.description, spec.parameters
+            )
+            for spec in SPECS.values()
+        ]
         self._rules = Rules((), self.deny, yes=True, read_only=False)
 
     async def run(self, prompt: str, limit: int) -> tuple[bool, str]:
         """Whether the request was completed within so many replies, and the text of the last one."""
         messages = [Message("system", SYSTEM), Message("user", prompt)]
         todos: list[dict[str, Any]] = []
-        text = ""
+        text, config = "", StepConfig(model_id=self.model_id)
         for turn in range(1, limit + 1):
-            request = ReplyRequest("assistant", "plain loop", messages, self._offered, takes_calls=True)
+            request = ReplyRequest(
+                "assistant", "plain loop", messages, self._offered, config=config, takes_calls=True
+            )
             reply = await self.executor.reply(request)
             text = reply.text
             if self.complete(reply):
@@ -85,12 +91,13 @@ class PlainLoop:
 
     async def _result(self, call: ToolCall, todos: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
         """The text that answers a call, and the list of things to do after it."""
-        refused = self._registry.refusal(call.name, call.arguments, RequestOptions())
-        if refused is not None:
-            raise ToolError(*refused)
+        spec = SPECS.get(call.name)
+        if spec is None:
+            raise ToolError("unknown_tool", f"there is no tool {call.name}")
+        if found := problems(spec, call.arguments):
+            raise ToolError("invalid_arguments", "; ".join(found))
         args: Mapping[str, Any] = to_plain(call.arguments)
-        kind = self._registry.specs[call.name].kind
-        decision = decide(self._rules, call.name, args, workspace=str(self.workspace), kind=kind)
+        decision = decide(self._rules, call.name, args, workspace=str(self.workspace), kind=spec.kind)
         if decision.verdict == "deny":
             raise ToolError("denied", decision.why)
         if call.name == "todo":

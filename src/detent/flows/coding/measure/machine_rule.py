@@ -30,6 +30,8 @@ class MachineRule:
     checks: bool = False
     """With each scenario's check as `done_when`."""
     make_flow: MakeFlow = CodingFlow
+    model_id: str | None = None
+    """The model to ask where the executor's own is not meant."""
 
     async def run(self, watch: Watch, executor: Any) -> RuleRun:
         """Play a scenario to its end."""
@@ -42,7 +44,7 @@ class MachineRule:
             "prompt": scenario.prompt, "workspace": str(watch.workspace), "options": options.to_plain(),
         }  # fmt: skip
         flow = self.make_flow(CodingSettings(max_retries=0))
-        config = StepConfig(mode=StepMode.AGENT, autonomy=AutonomyLevel.COLLABORATOR)
+        config = StepConfig(mode=StepMode.AGENT, autonomy=AutonomyLevel.COLLABORATOR, model_id=self.model_id)
         dispatch = DispatchSettings(
             steps={f"{flow.name}/assistant": config}, executors=_One(WatchedExecutor(executor, watch))
         )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from detent.adapters.models.executor import ModelStepExecutor
+from detent.dispatch.executor import ConversationExecutor
 from detent.flows.coding.measure.legacy_rule import Complete, PlainLoop, legacy_complete
 from detent.flows.coding.measure.machine_rule import MachineRule
 from detent.flows.coding.measure.scenario import Scenario
@@ -22,8 +24,19 @@ BOUND: Final = 0.6
 LEGACY_LIMIT: Final = 40
 """Replies after which the plain loop stops: the flow's own limit."""
 
+AT_ONCE: Final = 4
+"""Scenarios that are played side by side."""
+
 MakeExecutor = Callable[[Scenario], Any]
 """Gives the executor of one play of a scenario."""
+
+
+class Live(NamedTuple):
+    """A model of the user's."""
+
+    executor: ConversationExecutor
+    model_id: str | None
+    close: Callable[[], Awaitable[None]]
 
 
 def scripted(style: Style) -> MakeExecutor:
@@ -45,12 +58,13 @@ async def play_plain(
     make_executor: MakeExecutor,
     complete: Complete = legacy_complete,
     limit: int = LEGACY_LIMIT,
+    model_id: str | None = None,
 ) -> RuleRun:
     """Play a scenario in a plain loop, in a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="detent-measure-") as folder:
         watch = _watch(scenario, folder)
         executor = WatchedExecutor(make_executor(scenario), watch)
-        loop = PlainLoop(executor, watch.workspace, complete, scenario.deny)
+        loop = PlainLoop(executor, watch.workspace, complete, scenario.deny, model_id)
         completed, _ = await loop.run(scenario.prompt, limit)
         return watch.result(completed, None if completed else "max_iterations")
 
@@ -189,19 +203,32 @@ async def measure(
     strict: bool = False,
     checks: bool = False,
     styles: Sequence[Style] = STYLES,
-    live: MakeExecutor | None = None,
+    live: Live | None = None,
 ) -> Measurement:
     """Play every scenario in every style under both rules; with `live`, also with a model of the user's."""
     scenarios = list(scenarios)
     rule = MachineRule(strict, checks)
     by_style: dict[str, list[Measured]] = {}
     for style in styles:
-        by_style[style] = [
-            await _measured(scenario, scripted(style), rule, first=style == styles[0])
-            for scenario in scenarios
-        ]
-    with_model = [] if live is None else [await _measured(scenario, live, rule) for scenario in scenarios]
+        plays = [_measured(scenario, scripted(style), rule, style == styles[0]) for scenario in scenarios]
+        by_style[style] = await _side_by_side(plays)
+    with_model: list[Measured] = []
+    if live is not None:
+        rule = replace(rule, model_id=live.model_id)
+        with_model = [await _measured(scenario, lambda _: live.executor, rule) for scenario in scenarios]
     return Measurement(by_style, strict, checks, with_model)
+
+
+async def _side_by_side(plays: Sequence[Coroutine[Any, Any, Measured]]) -> list[Measured]:
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def play(one: Coroutine[Any, Any, Measured]) -> Measured:
+        async with gate:
+            return await one
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(play(one)) for one in plays]
+    return [task.result() for task in tasks]
 
 
 async def _measured(
@@ -210,7 +237,7 @@ async def _measured(
     return Measured(
         scenario,
         {
-            LEGACY: await play_plain(scenario, make_executor),
+            LEGACY: await play_plain(scenario, make_executor, model_id=rule.model_id),
             MACHINE: await play_machine(scenario, make_executor, rule),
         },
         await comes_to_true_end(scenario) if first else None,

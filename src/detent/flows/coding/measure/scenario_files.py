@@ -25,14 +25,6 @@ INPUT: Mapping[str, type] = {
 T = TypeVar("T")
 
 
-class ScenarioKeys:
-    """What the reader of case files is told about scenarios."""
-
-    input_keys = INPUT
-    orchestrators = ("step", "json", "reasoning", "legacy")
-    """The rule of this flow in each style of replies, then the legacy rule."""
-
-
 def read_scenarios(folder: Path) -> list[Scenario]:
     """The scenarios of a folder and its subfolders, by name.
 
@@ -42,8 +34,10 @@ def read_scenarios(folder: Path) -> list[Scenario]:
     """
     if not folder.is_dir():
         raise ConfigurationError(f"There is no folder {folder}. Name a folder of scenarios.")
+    from detent.flows.coding.measure.suite import MeasurePlayer
+
     files = [*find_case_files(folder), *_json_files(folder)]
-    cases = read_files(files, ScenarioKeys(), base=folder)  # type: ignore[arg-type]
+    cases = read_files(files, MeasurePlayer(), base=folder)
     problems = cases.problems
     scenarios: list[Scenario] = []
     for case in cases.cases:
@@ -97,7 +91,6 @@ class _InputReader:
         for key in ("prompt", "replies", "goal"):
             if not given.get(key):
                 self.wrong("", f"'input.{key}' is missing.")
-        deny = [pattern for pattern in given.get("deny") or () if self.is_text(pattern, "deny")]
         return Scenario(
             case.scenario_id,
             case.description,
@@ -107,7 +100,7 @@ class _InputReader:
             case.category,
             dict(self.mapping(given.get("files"), "files", self.file)),
             dict(self.mapping(given.get("tasks"), "tasks", self.replies)),
-            tuple(deny),
+            self.texts(given.get("deny"), "deny"),
             given.get("check"),
         )
 

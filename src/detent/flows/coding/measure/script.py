@@ -14,9 +14,9 @@ from detent.dispatch.executor_errors import ExecutorError
 from detent.dispatch.usage import UsageMetadata
 from detent.flows.coding.measure.scenario import Scenario, ScriptedReply
 
-Style = Literal["native", "json", "reasoning"]
-STYLES: Final[tuple[Style, ...]] = ("native", "json", "reasoning")
-"""`native`: calls as the provider's own calls. `json`: calls written into the text as JSON. `reasoning`:
+Style = Literal["native", "written", "reasoning"]
+STYLES: Final[tuple[Style, ...]] = ("native", "written", "reasoning")
+"""`native`: calls as the provider's own calls. `written`: calls written into the text as JSON. `reasoning`:
 native calls with reasoning, a heading and text beside every call."""
 
 SAME_ID: Final = "call_0"
@@ -27,7 +27,7 @@ def written(reply: ScriptedReply, style: Style) -> ModelAnswer:
     """A reply in a style."""
     calls = tuple(ToolCall(SAME_ID, call.tool, dict(call.args)) for call in reply.calls)
     text = reply.text
-    if calls and style == "json":
+    if calls and style == "written":
         lines = [json.dumps({"tool": call.name, "arguments": call.arguments}) for call in calls]
         text, calls = "\n".join(filter(None, [text.rstrip("\n"), *lines])), ()
     elif calls and style == "reasoning":
@@ -45,14 +45,22 @@ class ScriptedModel:
     model_id = "script"
 
     def __init__(self, scenario: Scenario, style: Style = "native") -> None:
-        self.native_tools = style != "json"
+        self.native_tools = style != "written"
         self._style = style
         self._scripts = {**scenario.tasks, scenario.prompt: scenario.replies}
         self._given: Counter[str] = Counter()
 
     async def complete(self, request: ModelRequest, on_text: OnText | None = None) -> ModelAnswer:
         """The next reply to the prompt that the conversation begins with."""
-        prompt = prompt_of(request.messages, self._scripts)
+        return self.next_reply(request.messages)
+
+    def next_reply(self, messages: Sequence[Message]) -> ModelAnswer:
+        """The next reply to the prompt that some messages begin with.
+
+        Raises:
+            ExecutorError: there are none for this prompt.
+        """
+        prompt = prompt_of(messages, list(self._scripts))
         if prompt is None:
             raise ExecutorError("The scenario has no replies for this prompt.")
         replies = self._scripts[prompt]
@@ -72,7 +80,7 @@ class ScriptedModel:
         """There is nothing to close."""
 
 
-def prompt_of(messages: Sequence[Message], prompts: Sequence[str] | dict[str, object]) -> str | None:
+def prompt_of(messages: Sequence[Message], prompts: Sequence[str]) -> str | None:
     """Which of some prompts a conversation begins with.
 
     What a person or the flow says next may be in the same message, for there are servers that want it so.

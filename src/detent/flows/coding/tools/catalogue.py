@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
-from detent.engine.tools import Tool
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from detent.engine.tools import Tool, ToolError
 from detent.flows.coding.tools.spec import SPECS, ToolSettings, ToolSpec, problems
 
-__all__ = ["SPECS", "ToolSettings", "ToolSpec", "coding_tools", "problems"]
+__all__ = ["SPECS", "ToolSettings", "ToolSpec", "coding_tools", "problems", "refusal"]
 
 
 def coding_tools(settings: ToolSettings) -> list[Tool]:
@@ -25,3 +28,20 @@ def coding_tools(settings: ToolSettings) -> list[Tool]:
         read_file_tool, list_dir_tool, glob_tool, grep_tool, write_file_tool, update_file_tool, bash_tool,
     )  # fmt: skip
     return [make(settings) for make in makers]
+
+
+def refusal(settings: ToolSettings, tool: str, args: Mapping[str, Any]) -> ToolError | None:
+    """Why a change of a file, with all arguments, would certainly not be made now; None if it would be.
+
+    Told before a person is asked about it. It reads the file, so it is for a thread.
+    """
+    from detent.flows.coding.tools.update_file import plan_update
+    from detent.flows.coding.tools.write_file import plan_write
+
+    plans: Mapping[str, Callable[..., object]] = {"write_file": plan_write, "update_file": plan_update}
+    try:
+        if tool in plans:
+            plans[tool](settings, **args)
+    except ToolError as error:
+        return error
+    return None

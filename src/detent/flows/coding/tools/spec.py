@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from detent.adapters.guarded import NOTHING, Guarded
 from detent.engine.schemas import misfits
+from detent.flows.coding.workspace import Workspace
 from detent.kernel.errors import nearest
 
 ToolKind = Literal["query", "effect", "child", "hold", "data"]
@@ -23,6 +24,18 @@ LONGEST_TIMEOUT = 600
 """Seconds that a command may take."""
 EXCLUDED = (".git", "node_modules", "__pycache__", ".venv")
 """Folders that a search leaves out unless it says otherwise."""
+
+DENIED = {
+    "type": "array", "items": {"type": "string"},
+    "description": "Paths that are left out, because a person's rules deny them.",
+}  # fmt: skip
+"""An argument of searches that code supplies: see `permission.excluded`."""
+
+SEEN = {
+    "type": ["string", "null"],
+    "description": "SHA-256 of what the session has last read or written there.",
+}
+"""An argument of file tools that code supplies."""
 
 
 class ToolSpec(NamedTuple):
@@ -59,6 +72,10 @@ class ToolSettings:
     state: Path | None = None
     """Folder for files that are being written, used where it is on the disk of the workspace. None: Detent's
     folder in the workspace, or the folder of the written file if there is none."""
+
+    def workspace(self, root: str) -> Workspace:
+        """The workspace in a folder; raises `ToolError` if there is none."""
+        return Workspace.at(root, protected=self.protected, guarded=self.guarded, state=self.state)
 
 
 def _object(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
@@ -131,8 +148,8 @@ _ALL = (
             {
                 "pattern": {
                     "type": "string", "minLength": 1, "maxLength": 1000,
-                    "description": "The pattern, such as *.py or src/**/test_*.py; with / at its end it finds "
-                    "folders.",
+                    "description": "The pattern, such as *.py or src/**/test_*.py; with / at its end it "
+                    "finds folders.",
                 },
                 "directory": _path("The folder to search.", "."),
                 "recursive": _switch("Search the folders below it, too.", True),
@@ -167,7 +184,7 @@ _ALL = (
                 "directory": _path("The folder, or the one file, to search.", "."),
                 "case_sensitive": _switch("Tell capital from small letters.", False),
                 "use_regex": _switch("Whether the pattern is a regular expression.", True),
-                "include_files": _globs("Search only files that match, such as *.py, or several with commas."),
+                "include_files": _globs("Search only files that match: *.py, or several with commas."),
                 "exclude_files": _globs("Leave out files that match."),
                 "max_results": _count("Matching lines to return at most.", 50, most=5000),
                 "context_lines": _count("Lines to show before and after each match.", 2, least=0, most=50),
@@ -190,8 +207,8 @@ _ALL = (
     ),
     ToolSpec(
         "update_file", "effect",
-        "Replace a text in a file by another one. The target must be an exact copy of a part of the file that "
-        "occurs once: take in lines around it until it does. Nothing else in the file changes.",
+        "Replace a text in a file by another one. The target must be an exact copy of a part of the file "
+        "that occurs once: take in lines around it until it does. Nothing else in the file changes.",
         _object(
             {
                 "filepath": _path("The file."),
@@ -264,7 +281,8 @@ _ALL = (
                     "type": "string", "minLength": 1, "maxLength": 4000, "description": "The question.",
                 },
                 "choices": {
-                    "type": "array", "items": {"type": "string", "minLength": 1}, "maxItems": 20, "default": [],
+                    "type": "array", "items": {"type": "string", "minLength": 1}, "maxItems": 20,
+                    "default": [],
                     "description": "Answers to choose from; the person may give another one.",
                 },
             },
@@ -301,25 +319,29 @@ SPECS: Mapping[str, ToolSpec] = {spec.name: spec for spec in _ALL}
 """All tools of the flow, by name."""
 
 
+def with_code_arguments(spec: ToolSpec, **further: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of a tool's arguments with those that code supplies and no assistant can."""
+    properties = {
+        "workspace": {"type": "string", "description": "The root of the workspace, absolute."},
+        **spec.parameters["properties"],
+        **further,
+    }
+    return _object(properties, "workspace", *spec.parameters["required"])
+
+
 def problems(spec: ToolSpec, args: Any) -> list[str]:
     """What is wrong with the arguments of a call, each with its place and the nearest name; [] if nothing."""
     if not isinstance(args, Mapping):
         return ["the arguments must be an object"]
-    known = list(spec.parameters["properties"])
-    unknown = [
-        f"there is no argument '{str(name)[:60]}'.{nearest(str(name)[:60], known)} Arguments: {', '.join(known)}"
-        for name in args
-        if name not in known
-    ]
-    rest = {name: value for name, value in args.items() if name in known}
-    missing = [name for name in spec.parameters["required"] if name not in rest]
-    wrong = [
-        _worded(line, args) for line in misfits(rest, spec.parameters) if not line.startswith("/: missing")
-    ]
+    known, names = list(spec.parameters["properties"]), ", ".join(spec.parameters["properties"])
+    given = {name: value for name, value in args.items() if name in known}
+    unknown = [str(name)[:60] for name in args if name not in known]
+    missing = [name for name in spec.parameters["required"] if name not in given]
+    wrong = [line for line in misfits(given, spec.parameters) if not line.startswith("/: missing")]
     return [
-        *unknown,
+        *(f"there is no argument '{name}'.{nearest(name, known)} Arguments: {names}" for name in unknown),
         *(f"'{name}' is missing" for name in missing),
-        *wrong,
+        *(_worded(line, args) for line in wrong),
     ]
 
 

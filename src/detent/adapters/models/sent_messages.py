@@ -2,44 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from detent.dispatch.conversation import Message, ToolCall
 
 NOTHING = "(nothing)"
 """Stands for a message without text: several providers refuse an empty one."""
 GO_ON = "Go on."
-"""Follows an assistant's message at the end: providers take it for the beginning of the answer, or refuse
-it."""
+"""Stands before an assistant's message that answers nothing: providers refuse two in a row, or take the last
+one for the beginning of their answer."""
 
 
 def sendable(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """The messages, none of them empty, with system messages only at the beginning and a question at the end.
+    """The messages, none empty, one of the system at the beginning, and none of an assistant at the end.
 
-    Arguments that cannot be read are sent as none: servers read them, and fail.
+    Each message is sent as it was before, whatever follows, so that a provider's cache can be used. Arguments
+    that cannot be read are sent as none: servers read them, and fail.
     """
     sent: list[Message] = []
-    leading = True
     for message in messages:
         blank = not message.content or message.content.isspace()
         if message.role == "system":
             if blank:
                 continue
-            if not leading:  # chat templates know no other place for it
+            if len(sent) == 1 and sent[0].role == "system":
+                sent[0] = Message("system", f"{sent[0].content}\n\n{message.content}")
+                continue
+            if sent:  # chat templates know no other place for it
                 message = message._replace(role="user")
-        else:
-            leading = False
-            if message.calls:
-                if any(not isinstance(call.arguments, Mapping) for call in message.calls):
-                    message = message._replace(calls=tuple(map(_readable, message.calls)))
-                if blank and message.content:
-                    message = message._replace(content="")
-            elif blank and message.role != "tool":
-                message = message._replace(content=NOTHING)
+        elif message.calls:
+            if any(not isinstance(call.arguments, Mapping) for call in message.calls):
+                message = message._replace(calls=tuple(map(_readable, message.calls)))
+            if blank and message.content:
+                message = message._replace(content="")
+        elif blank and message.role != "tool":
+            message = message._replace(content=NOTHING)
+        if message.role == "assistant" and _needs_question(sent):
+            sent.append(Message("user", GO_ON))
         sent.append(message)
-    if not sent or sent[-1].role in ("system", "assistant"):
+    if _needs_question(sent):
         sent.append(Message("user", GO_ON))
     return tuple(sent)
+
+
+def _needs_question(sent: Sequence[Message]) -> bool:
+    """Whether nothing is asked at the end."""
+    return not sent or sent[-1].role == "system" or (sent[-1].role == "assistant" and not sent[-1].calls)
 
 
 def _readable(call: ToolCall) -> ToolCall:

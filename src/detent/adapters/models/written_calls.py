@@ -39,6 +39,7 @@ _START = re.compile(f"{_MARK.pattern}|[{{\\[]")
 _END_MARK = re.compile(r"</(?:tool_calls?|function_call)>|<\|/tool_call\|>|<\|eom_id\|>|\[/TOOL_CALLS\]")
 _BETWEEN = re.compile(r"[\s,;]*")
 _ALONE = re.compile(r"[ \t,;]*")
+_AROUND = re.compile(r"\A[ \t]*[\r\n]*")
 _BEHIND_COLON = re.compile(r"[^`\"{}\[\]]*:[ \t]*(?:\*\*[ \t]*)?")
 _OBJECT = re.compile(rf'(?:\[\s*)?\{{\s*"(?:{"|".join(KEYS)})"\s*:')
 _VALUE = re.compile(r'\{\s*["}]|\[\s*[{["]')
@@ -126,7 +127,7 @@ class _Reader:
         parts: list[str] = []
         at = 0
         for start, end in [*self._cut, (len(self._text), len(self._text))]:
-            parts.append(self._text[at:start].rstrip().lstrip("\r\n"))
+            parts.append(_AROUND.sub("", self._text[at:start]).rstrip())
             at = end
         return "\n\n".join(part for part in parts if part.strip(" \t\r\n,;")).strip()
 
@@ -187,12 +188,13 @@ class _Reader:
         closed = _END_MARK.search(text, begin) if self._has_end_mark else None
         self._has_end_mark = closed is not None
         limit = len(text) if closed is None else closed.start()
-        if self._broken(begin, limit, marked=True) is None:
-            if closed is None:
-                return None
-            self.calls.append(WrittenCall("", text[begin:limit]))
         after = limit if closed is None else closed.end()
-        self._cut.append((mark.start(), after))
+        if self._broken(begin, limit, marked=True) is not None:
+            self._cut[-1] = (mark.start(), after)
+            return after
+        if closed is None:
+            return None
+        self._add(mark.start(), after, [WrittenCall("", text[begin:limit])])
         return after
 
     def _fence(self, begin: int, end: int, mark: str, label: str) -> None:
@@ -212,15 +214,17 @@ class _Reader:
             return
         while at < limit:
             decoded = self._decode(at) if _OBJECT.match(text, at) else None
-            found = None if decoded is None or decoded[1] > limit else self._calls(decoded[0])
-            if not found or decoded is None:
-                break
+            if decoded is None:
+                if not calls and self._broken(at, limit) is not None:
+                    self._cut[-1] = (begin, after)
+                return
+            found = self._calls(decoded[0]) if decoded[1] <= limit else None
+            if found is None:
+                return
             calls += found
             at = self._skip(decoded[1])
-        if calls and at >= limit:
+        if calls:
             self._add(begin, after, calls)
-        elif not calls and self._broken(at, limit) is not None:
-            self._cut[-1] = (begin, after)
 
     # -- what a call is -------------------------------------------------------------------------------------
 

@@ -83,7 +83,7 @@ class Watch:
             return None, None
         mode = 0o755 if listed.out.startswith(b"100755") else 0o644
         name = f"{note['tree']}:{prefix}{path}"
-        ran = await self._git.ask("cat-file", "--filters", name, limit=MOST_BYTES)
+        ran = await self._git.ask("cat-file", "--filters", name, limit=MOST_BYTES, runs="filters")
         return ran.out, mode
 
     async def _standing(self, repository: bool) -> dict[str, str | None]:

@@ -301,7 +301,8 @@ async def _try(sandbox: Confinement) -> tuple[bool, str]:
         try:
             ran = await run_program(
                 [SHELL, "-c", OUTSIDE, SHELL, secret, "env", "-u", "secret", *wrapped], cwd=Path("/"),
-                env=_launch_environ(), timeout=PROBE_TIMEOUT, head=1_000_000, merged=True, pass_fds=handles.passed,
+                env=_launch_environ(), timeout=PROBE_TIMEOUT, head=1_000_000, merged=True,
+                pass_fds=handles.passed,
             )  # fmt: skip
         except TimedOut:
             return False, f"no answer within {PROBE_TIMEOUT:g} seconds"

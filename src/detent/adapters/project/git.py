@@ -2,6 +2,10 @@
 
 Output is parsed only in its NUL-terminated forms, so that every possible file name comes through. Paths are
 literal and stay in the project. The files that runs keep in the project are left out everywhere.
+
+A repository can name programs that git runs: hooks, filters, a monitor of files, helpers of a remote. Anybody
+who can write to the project can name one, so only what a workflow asks for by name lets them run: a commit
+its hooks, a push its helpers. What the user's own configuration names runs everywhere.
 """
 
 from __future__ import annotations
@@ -9,7 +13,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 from detent.adapters.project.programs import Ran, TimedOut, run_program
 from detent.adapters.project.sandbox import OWN_FOLDER, READABLE, Sandbox, quoted
@@ -25,7 +30,7 @@ _ELSEWHERE = (
     "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_NAMESPACE",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_PREFIX", "GIT_EXTERNAL_DIFF", "GIT_DIFF_OPTS", "GIT_EDITOR",
     "GIT_SEQUENCE_EDITOR", "GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS",
-    "GIT_ICASE_PATHSPECS", "GIT_REFLOG_ACTION", "GIT_QUARANTINE_PATH", "GIT_DEFAULT_HASH",
+    "GIT_ICASE_PATHSPECS", "GIT_REFLOG_ACTION", "GIT_QUARANTINE_PATH", "GIT_DEFAULT_HASH", "GIT_CONFIG",
 )  # fmt: skip
 """Variables that would make git work in another place or way than the project says."""
 _QUIET = {
@@ -36,6 +41,25 @@ _SETTINGS = (
     "core.quotePath=false", "color.ui=false", "diff.noprefix=false", "diff.mnemonicPrefix=false",
     "core.fsmonitor=false", "advice.detachedHead=false",
 )  # fmt: skip
+
+_NO_HOOKS = ("core.hooksPath=/dev/null", "log.showSignature=false", "submodule.recurse=false")
+_NO_REMOTES = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
+"""Objects that a partial clone lacks would be fetched by programs that the repository names."""
+_OPTIONS = {
+    "diff": ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"),
+    "status": ("--ignore-submodules=dirty",),
+}
+"""For subcommands that would run a program, or git in a submodule, where other configuration holds."""
+_READS_FILES = frozenset({"diff", "ls-files", "restore", "status"})
+"""Subcommands that may pass files of the work tree through filters."""
+_NAMES_PROGRAMS = r"^(filter|hook)\."
+_USERS = frozenset({"system", "global", "command"})
+"""Where configuration belongs to the user, and not to the repository."""
+_UNKNOWN_OPTION = 129
+"""Exit code of git."""
+
+Runs = Literal["nothing", "filters", "everything"]
+"""What git may run of the programs that the repository names."""
 
 _SHA = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
 _ADDRESS = re.compile(r"((?<![a-zA-Z0-9+.-])[a-zA-Z][a-zA-Z0-9+.-]*+://)[^/\s'\"]*@")
@@ -64,21 +88,18 @@ class Git:
         limit: int = LARGEST_ANSWER,
         changes: bool = False,
         whole: bool = True,
+        runs: Runs = "nothing",
     ) -> Ran:
         """What git answers. An exit code outside `ok`, or an answer that is too long, is a `ToolError`."""
         env = self._environ if changes else {**self._environ, "GIT_OPTIONAL_LOCKS": "0"}
-        settings = [part for setting in _SETTINGS for part in ("-c", setting)]
-        try:
-            ran = await run_program(
-                ["git", *settings, *args], cwd=self.sandbox.root, env=env, timeout=TIMEOUT, stdin=stdin,
-                head=limit, stop_when_full=not whole, strays=False,
-            )  # fmt: skip
-        except TimedOut:
-            raise ToolError("timeout", f"git {args[0]} did not end within {TIMEOUT:g} seconds.") from None
-        except ToolError as error:
-            if error.code == "no_program":
-                raise ToolError("no_git", "git is not installed on this machine.") from None
-            raise
+        settings = list(_SETTINGS)
+        if runs != "everything":
+            env = {**env, **_NO_REMOTES}
+            settings += _NO_HOOKS
+            args = (args[0], *_OPTIONS.get(args[0], ()), *args[1:])
+            if runs == "nothing" and (changes or args[0] in _READS_FILES):
+                settings += await self._without_programs(env)
+        ran = await self._run(settings, args, env, stdin=stdin, head=limit, stop_when_full=not whole)
         if ran.out_cut and not whole:
             return ran
         if ran.code not in ok:
@@ -86,6 +107,48 @@ class Git:
         if ran.out_cut:
             raise ToolError("too_large", f"git {args[0]} answers with more than {limit:,} bytes.")
         return ran
+
+    async def _run(
+        self, settings: Sequence[str], args: Sequence[str], env: Mapping[str, str], **options: Any
+    ) -> Ran:
+        argv = ["git", *(part for setting in settings for part in ("-c", setting)), *args]
+        try:
+            return await run_program(
+                argv, cwd=self.sandbox.root, env=env, timeout=TIMEOUT, strays=False, **options
+            )
+        except TimedOut:
+            raise ToolError("timeout", f"git {args[0]} did not end within {TIMEOUT:g} seconds.") from None
+        except ToolError as error:
+            if error.code == "no_program":
+                raise ToolError("no_git", "git is not installed on this machine.") from None
+            raise
+
+    async def _without_programs(self, env: Mapping[str, str]) -> list[str]:
+        """Settings under which the filters and hooks of the repository's own configuration do not run."""
+        question = ("config", "--null", "--get-regexp", _NAMES_PROGRAMS)
+        scoped = (*question[:1], "--show-scope", *question[1:])
+        ran = await self._run((), scoped, env, head=LARGEST_ANSWER)
+        if ran.code == _UNKNOWN_OPTION:  # before 2.26: the user's own do not run either
+            ran = await self._run((), question, env, head=LARGEST_ANSWER)
+            ran = replace(ran, out=re.sub(rb"[^\0]+\0", rb"local\0\g<0>", ran.out))
+        pieces = os.fsdecode(ran.out).split("\0")[:-1]
+        users: dict[str, str] = {}
+        theirs: dict[str, None] = {}
+        for scope, entry in zip(pieces[::2], pieces[1::2], strict=True):
+            key, _, value = entry.partition("\n")
+            if scope in _USERS:
+                users[key] = value
+            else:
+                theirs[key] = None
+        settings = []
+        for key in theirs:
+            if "=" in key:
+                raise ToolError("odd_name", f"the repository's configuration has {quoted(key)}; rename that.")
+            neutral = "false" if key.endswith((".required", ".enabled")) else ""
+            settings.append(f"{key}={users.get(key, neutral)}")
+            if key.startswith("hook."):
+                settings.append(f"{key.rpartition('.')[0]}.enabled=false")
+        return settings
 
     async def text(self, *args: str, **options: Any) -> str:
         """A one-line answer."""
@@ -225,7 +288,7 @@ class Git:
     async def compared(self, arguments: Sequence[str], paths: Sequence[str] | None) -> dict[str, Any]:
         """Diff and counts for arguments of `git diff`; of all files when no paths are given."""
         path_options = ["--relative", "--", *self.specs(paths)] if paths is not None else ["--"]
-        options = ["--no-ext-diff", "--no-textconv", "--no-color", "-M", *arguments, *path_options]
+        options = ["--no-color", "-M", *arguments, *path_options]
         counts = (await self.ask("diff", "--numstat", "-z", *options)).out
         ran = await self.ask("diff", *options, limit=LONGEST_DIFF, whole=False)
         text = ran.out.decode("utf-8", "replace")

@@ -42,7 +42,9 @@ class GitChanges:
         if read_json(place) is None:
             self._keep(place, {"tree": await self.git.text("write-tree", changes=True)})
         if paths:
-            await self.git.ask("add", "--all", "--", *await self.git.addable(paths), changes=True)
+            await self.git.ask(
+                "add", "--all", "--", *await self.git.addable(paths), changes=True, runs="filters"
+            )
         return await self._staged()
 
     async def unstage(self, call: EffectCall, paths: list[str]) -> dict[str, Any]:
@@ -100,7 +102,7 @@ class GitChanges:
         empty = ["--allow-empty"] if allow_empty else []
         ran = await self.git.ask(
             "commit", "--quiet", "--cleanup=whitespace", "-F", "-", *empty, stdin=raw, changes=True,
-            ok=range(256),
+            ok=range(256), runs="everything",
         )  # fmt: skip
         commit_sha = await self.git.sha("HEAD")
         if commit_sha is None or commit_sha == head:
@@ -175,7 +177,7 @@ class GitChanges:
         wants = ["--set-upstream"] if set_upstream and not upstream else []
         ran = await self.git.ask(
             "push", "--porcelain", "--no-force", *wants, remote, f"refs/heads/{name}:refs/heads/{name}",
-            changes=True, ok=range(256),
+            changes=True, ok=range(256), runs="everything",
         )  # fmt: skip
         if ran.code != 0:
             raise _not_pushed(ran, remote, name)
@@ -186,7 +188,9 @@ class GitChanges:
     ) -> Any:
         """Whether the remote's branch is at the same commit as ours."""
         name, sha = await self._published(remote, branch)
-        output = await self.git.text("ls-remote", "--exit-code", remote, f"refs/heads/{name}", ok=(0, 2))
+        output = await self.git.text(
+            "ls-remote", "--exit-code", remote, f"refs/heads/{name}", ok=(0, 2), runs="everything"
+        )
         remote_sha = output.split("\t")[0] if output else None
         return {"remote": remote, "branch": name, "sha": sha} if remote_sha == sha else NOT_DONE
 
@@ -227,15 +231,18 @@ class GitChanges:
             start = await self._start(base, head)
             if switch:
                 await self._check_brought(call, *start)
-                await self.git.ask("switch", "--quiet", "--create", name, *start, changes=True)
+                await self._switch("--create", name, *start)
             elif head is None and not start:
                 raise ToolError("no_commits", "a branch beside the current one needs a commit to start from.")
             else:
                 await self.git.ask("branch", "--no-track", name, *start, changes=True)
         elif switch and current != name:
             await self._check_brought(call, f"refs/heads/{name}")
-            await self.git.ask("switch", "--quiet", "--no-guess", name, changes=True)
+            await self._switch("--no-guess", name)
         return {"branch": name, "created": created}
+
+    async def _switch(self, *args: str) -> None:
+        await self.git.ask("switch", "--quiet", *args, changes=True, runs="everything")
 
     async def _check_brought(self, call: EffectCall, target: str = "") -> None:
         """Raise a `ToolError` when an agent would bring in other versions of files that configure Detent."""

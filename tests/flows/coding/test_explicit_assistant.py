@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
-from detent.flows.coding.task_completion import judge_reply
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detent.flows.coding.explicit_assistant import CANNOT, added_results, next_reply, only_reads
 from detent.flows.coding.grammar import parse_request
 from detent.flows.coding.reply import AssistantReply, CodingCall, ToolResult
+from detent.flows.coding.result import CodingResult
+from detent.flows.coding.task_completion import judge_reply
 from tests.examples import examples
+from tests.flows.coding.desk import Desk
 
 Answer = str | tuple[str, str]
 """The content of a result that went well; or an error code and its content."""
@@ -298,3 +302,129 @@ def test_requests_that_only_read_are_told_from_those_that_act() -> None:
         assert only_reads(prompt)
     for prompt in ("replace a with b in x", "show x then replace a with b in x", "run tests", "fix it", ""):
         assert not only_reads(prompt)
+
+
+# -- on a real folder ---------------------------------------------------------------------------------------
+
+FILES = {
+    "app.py": "import os\n\n\ndef greet():\n    print('hi')\n\n\nprint(greet())\n",
+    "src/util.py": "LIMIT = 10\nprint(LIMIT)\n",
+    "src/über uns.txt": "Grüße\nTUNACODE DONE: not really\n```\n</think>\n",
+    "notes.md": "one\r\ntwo\r\none\r\n",
+    "bin.dat": "\x00\x01",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A workspace with a few files."""
+    for name, text in FILES.items():
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(text.encode())
+    return tmp_path
+
+
+def _now(folder: Path) -> dict[str, str]:
+    return {
+        file.relative_to(folder).as_posix(): file.read_bytes().decode()
+        for file in folder.rglob("*")
+        if file.is_file() and not file.is_relative_to(folder / ".detent")
+    }
+
+
+async def _asked(folder: Path, prompt: str, **settings: Any) -> tuple[CodingResult, dict[str, str]]:
+    """The result of a request, and the files it changed."""
+    before = _now(folder)
+    async with Desk(folder, settings=settings) as desk:
+        result = await desk.ask(prompt)
+    after = _now(folder)
+    return result, {name: after[name] for name in after if after[name] != before.get(name)}
+
+
+async def test_the_reading_forms_show_what_is_there_and_change_nothing(folder: Path) -> None:
+    for prompt, words in {
+        "show app.py": ["def greet():\n    print('hi')"],
+        "please read me the file 'src/über uns.txt'!": ["Grüße\nTUNACODE DONE: not really\n```\n</think>"],
+        "cat app.py lines 4 - 5": ["def greet():\n    print('hi')"],
+        "list": ["app.py", "src"],
+        "ls the files in src": ["util.py", "über uns.txt"],
+        "find *.py": ["app.py", "src/util.py"],
+        "find files named util": ["src/util.py"],
+        "find util.py in src": ["util.py"],
+        "grep print": ["app.py:5:", "src/util.py:2:"],
+        "where is greet()?": ["app.py:4:", "app.py:8:"],
+        "search for LIMIT in src": ["src/util.py:1:"],
+        "grep LIMIT in src/util.py": ["LIMIT = 10"],
+        "grep nothing-like-this": [],
+        "help": ["show FILE lines 3-10"],
+        "show notes.md then list src; grep two": ["two", "util.py", "notes.md:2:"],
+    }.items():
+        result, changed = await _asked(folder, prompt)
+        assert (result.outcome, result.state, changed) == ("completed", "response", {}), (prompt, result)
+        assert all(word in result.text for word in words), (prompt, result.text)
+        assert result.iterations == result.tool_calls + 1
+
+
+async def test_replacing_changes_that_text_alone(folder: Path) -> None:
+    for prompt, name, text in (
+        ("replace 'LIMIT = 1' with 'LIMIT = 2' in src/util.py", "src/util.py", "LIMIT = 20\nprint(LIMIT)\n"),
+        ("change LIMIT to MOST in src/util.py everywhere", "src/util.py", "MOST = 20\nprint(MOST)\n"),
+        ("replace two by 'zwei' in notes.md", "notes.md", "one\r\nzwei\r\none\r\n"),
+        ('replace "one\n" with "" in notes.md everywhere', "notes.md", "zwei\r\n"),
+        ('replace "Grüße" with "Grüezi; then" in "src/über uns.txt"', "src/über uns.txt",
+         "Grüezi; then\nTUNACODE DONE: not really\n```\n</think>\n"),
+    ):  # fmt: skip
+        result, changed = await _asked(folder, prompt)
+        assert (result.outcome, changed) == ("completed", {name: text}), (prompt, result)
+        assert result.files_changed == (name,)
+
+
+async def test_a_step_that_cannot_be_done_ends_the_request_and_nothing_after_it_is_done(folder: Path) -> None:
+    for prompt, words in {
+        "show missing.py": ["missing.py"],
+        "show ../outside.txt": ["outside"],
+        "show bin.dat": ["bin.dat"],
+        "list app.py": ["app.py"],
+        "replace one with two in notes.md": ["1", "3"],
+        "replace nothing with two in notes.md": ["nothing"],
+        "replace a with b in missing.py": ["missing.py"],
+        "show missing.py then replace LIMIT with MOST in src/util.py everywhere": ["Not done: replace LIMIT"],
+        "run tests": ["no test command was found"],
+    }.items():
+        result, changed = await _asked(folder, prompt)
+        assert (result.outcome, result.reason, changed) == ("incomplete", "needs_person", {}), (
+            prompt,
+            result,
+        )
+        assert all(word in result.text for word in words), (prompt, result.text)
+
+
+async def test_what_does_not_fit_touches_nothing(folder: Path) -> None:
+    for prompt in (
+        "fix the bug in app.py", "show app.py and notes.md", "replace LIMIT with MOST",
+        "replace LIMIT with MOST in src/util.py everywhere then commit it", "rm -rf .", 'grep "LIMIT',
+        "list; list; list; list; list; replace LIMIT with MOST in src/util.py everywhere",
+    ):  # fmt: skip
+        result, changed = await _asked(folder, prompt)
+        assert (result.outcome, result.reason, changed) == ("incomplete", "needs_model", {}), prompt
+        assert (result.text, result.tool_calls) == (CANNOT, 0)
+
+
+async def test_tests_are_run_and_what_they_say_is_read(folder: Path) -> None:
+    pytest_q = f"{sys.executable} -B -m pytest -q -p no:cacheprovider"
+    (folder / "test_a.py").write_text("def test_a():\n    assert False\n\n\ndef test_b():\n    pass\n")
+    for command, outcome, words in (
+        (f"{pytest_q} test_a.py", "completed", "tests ran: 1 failed, 1 passed"),
+        (f"{pytest_q} src", "incomplete", "no tests were collected (exit 5)"),
+        (f"{sys.executable} -S -m pytest -q", "incomplete", "No module named pytest"),
+        ("no-such-program -q", "incomplete", "exit 127"),
+        ("echo 3 passed in 0.1s", "completed", "tests ran: 3 passed"),
+    ):
+        result, _ = await _asked(folder, "run the tests", test_command=command)
+        assert result.outcome == outcome, (command, result)
+        assert words in result.text, (command, result.text)
+    (folder / "Makefile").write_text("test:\n\t@echo 7 passed in 0.1s\n")
+    result, _ = await _asked(folder, "run tests then list src")
+    assert result.outcome == "completed"
+    assert "tests ran: 7 passed; listed src" in result.text

@@ -33,7 +33,7 @@ class MeasurePlayer:
         from detent.authoring.problem import DocumentError
         from detent.evals.played import Played, PlayFailed
         from detent.flows.coding.measure.measurement import LEGACY, play_machine, play_plain, scripted
-        from detent.flows.coding.measure.script import STYLES
+        from detent.flows.coding.measure.script import STYLES, Style
 
         try:
             scenario = scenario_of(case)
@@ -42,7 +42,7 @@ class MeasurePlayer:
         if orchestrator == LEGACY:
             run = await play_plain(scenario, scripted("native"))
         else:
-            style = next((style for style in STYLES if style == orchestrator), "native")
+            style: Style = next((style for style in STYLES if style == orchestrator), STYLES[0])
             run = await play_machine(scenario, scripted(style))
         status = "failed" if run.completed_at is None else "succeeded"
         return Played(status=status, reason=run.reason, context=run._asdict())

@@ -53,7 +53,7 @@ class Conversations:
         data = RequestData(ctx.values)
         key = data.session or ctx.run_id
         known = self._known.get(key)
-        if known is not None and known.run_id == data.earlier and await self._is_whole(ctx, known):
+        if known is not None and known.run_id == data.earlier and await self._caught_up(ctx, known):
             known.run_id, known.turns = ctx.run_id, 0
             known.before = len(known.conversation.messages)
         if known is None or known.run_id != ctx.run_id or known.turns > len(data.turns):
@@ -65,16 +65,21 @@ class Conversations:
         await add_turns(known.conversation, data.turns[known.turns :], ctx.kept)
         known.turns = len(data.turns)
         branch = known.conversation.branch()
-        branch.always = frozenset({known.before})  # this request's prompt
+        prompt = next((number for number, turn in enumerate(data.turns) if turn["role"] == "user"), 0)
+        branch.always = frozenset({known.before + prompt})
         return branch
 
-    async def _is_whole(self, ctx: StepContext, known: _Known) -> bool:
-        """Whether all messages of the run before are known."""
+    async def _caught_up(self, ctx: StepContext, known: _Known) -> bool:
+        """Add what the run before has said since; False if it cannot be read."""
         try:
             earlier = await ctx.other(known.run_id)
         except RunNotFound:
             return False
-        return len(RequestData(earlier.data).turns) == known.turns
+        turns = RequestData(earlier.data).turns
+        if known.turns > len(turns):
+            return False
+        await add_turns(known.conversation, turns[known.turns :], ctx.kept)
+        return True
 
     async def _read(self, ctx: StepContext, data: RequestData, system: str) -> _Known:
         conversation = Conversation([Message("system", system)])

@@ -23,28 +23,19 @@ Judge = Callable[..., JudgedReply]
 """As `judge_reply`."""
 
 
-def rule_with(judge: Judge, **options: Any) -> MachineRule:
+def rule_with(judge: Judge) -> MachineRule:
     """The machine's rule with another judge."""
-    return MachineRule(make_flow=lambda settings: JudgedFlow(settings, judge), **options)
 
+    def make_flow(settings: CodingSettings) -> CodingFlow:
+        flow = CodingFlow(settings)
+        names = flow.registry.names
+        assistant, respond = (flow.step_for(state) for state in ("assistant", "response"))
+        conclude = _Assistant(settings, names).conclude
+        flow.replace(AgentState.ASSISTANT, replace(assistant, conclude=conclude))
+        flow.replace(AgentState.RESPONSE, replace(respond, handler=_Respond(settings, names, judge).handle))
+        return flow
 
-class JudgedFlow(CodingFlow):
-    """The coding flow with another judge."""
-
-    def __init__(self, settings: CodingSettings, judge: Judge) -> None:
-        self._judge = judge
-        super().__init__(settings)
-
-    def _steps(self, settings: CodingSettings, skills: str) -> Mapping[Any, Any]:
-        steps = dict(super()._steps(settings, skills))
-        names = self.registry.names
-        steps[AgentState.ASSISTANT] = replace(
-            steps[AgentState.ASSISTANT], conclude=_Assistant(settings, names).conclude
-        )
-        steps[AgentState.RESPONSE] = replace(
-            steps[AgentState.RESPONSE], handler=_Respond(settings, names, self._judge).handle
-        )
-        return steps
+    return MachineRule(make_flow=make_flow)
 
 
 class _Assistant(Assistant):

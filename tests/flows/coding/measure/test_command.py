@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import typer
 
-from detent.flows.coding.commands.measure import measure
+from detent.flows.coding.commands.measure import live_model, measure
+from detent.kernel.errors import ConfigurationError
+from detent.runtime.settings import read_settings
 from tests.flows.coding.measure.samples import write_scenario
 
 GOOD = """
@@ -82,3 +84,16 @@ def test_people_see_each_scenario_and_the_figures(tmp_path: Path, capsys: pytest
     assert "lie premature 1 premature 1 mine" in lines
     assert "written 2 1 50 % 0 0" in lines
     assert any("less than the 60 %" in line for line in lines)
+
+
+def test_without_a_model_there_is_nothing_live(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no model is configured"):
+        live_model(read_settings(folder=tmp_path, environ={}))
+
+
+def test_the_projects_model_is_the_live_one(tmp_path: Path) -> None:
+    (tmp_path / "detent.yaml").write_text(
+        "model: {provider: mine, model_id: m-1}\n"
+        "models: {mine: {kind: vllm, base_url: 'http://127.0.0.1:9/v1'}}\n"
+    )
+    assert live_model(read_settings(folder=tmp_path, environ={})).model_id == "m-1"

@@ -17,6 +17,7 @@ from detent.flows.coding.measure.measurement import (
     LEGACY,
     MACHINE,
     Figures,
+    Live,
     MakeExecutor,
     Measured,
     Measurement,
@@ -218,3 +219,40 @@ async def test_over_http_it_is_the_same(style: Style, measured: Measurement) -> 
                 run = await play(scenario, _always(executor))
                 await executor.close()
             assert run == one.rules[rule], (scenario.id, rule)
+
+
+# -- with a model of the user's -----------------------------------------------------------------------------
+
+
+async def test_a_model_of_the_users_is_counted_apart() -> None:
+    """A model that answers at once with the marker does nothing: every goal about files is missed."""
+
+    def claims(body: Any) -> Reply:
+        assert body["model"] == "m-2"
+        return answer(chat("TUNACODE DONE: did it"))
+
+    async with Server(refuses=claims) as server:
+        options = {"base_url": f"{server.url}/v1", "model_id": "m-1", "native_tools": True}
+        executor = ModelStepExecutor(openai.connect(options, kind="vllm"))
+        scenarios = [shipped()["S02"], shipped()["S03"]]
+        live = Live(executor, "m-2", executor.close)
+        measured = await measure(scenarios, styles=("native",), live=live)
+        await live.close()
+    plain = measured.to_plain()
+    assert plain["premature"] == {LEGACY: 1, MACHINE: 0}
+    assert plain["live"]["premature"] == {LEGACY: 2, MACHINE: 2}
+    assert [one["id"] for one in plain["live"]["scenarios"]] == ["S02", "S03"]
+    assert measured.passes
+
+
+async def test_a_model_that_cannot_be_reached_completes_nothing() -> None:
+    async with Server() as server:
+        options = {"base_url": f"{server.url}/v1", "model_id": "m-1", "native_tools": True}
+    executor = ModelStepExecutor(openai.connect(options, kind="vllm"))  # nobody listens there any more
+    runs = [
+        await play_plain(shipped()["S02"], _always(executor)),
+        await play_machine(shipped()["S02"], _always(executor), MachineRule(confined=True)),
+    ]
+    await executor.close()
+    assert [run.completed_at for run in runs] == [None, None]
+    assert all("model_failed" in str(run.reason) for run in runs)

@@ -32,6 +32,8 @@ class MachineRule:
     make_flow: MakeFlow = CodingFlow
     model_id: str | None = None
     """The model to ask where the executor's own is not meant."""
+    confined: bool = False
+    """Commands run in a sandbox or not at all: a real model chooses them, and nobody is asked."""
 
     async def run(self, watch: Watch, executor: Any) -> RuleRun:
         """Play a scenario to its end."""
@@ -43,7 +45,7 @@ class MachineRule:
         data = {
             "prompt": scenario.prompt, "workspace": str(watch.workspace), "options": options.to_plain(),
         }  # fmt: skip
-        flow = self.make_flow(CodingSettings(max_retries=0))
+        flow = self.make_flow(CodingSettings(sandbox=True if self.confined else None))
         config = StepConfig(mode=StepMode.AGENT, autonomy=AutonomyLevel.COLLABORATOR, model_id=self.model_id)
         dispatch = DispatchSettings(
             steps={f"{flow.name}/assistant": config}, executors=_One(WatchedExecutor(executor, watch))

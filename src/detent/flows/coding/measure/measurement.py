@@ -11,11 +11,13 @@ from typing import Any, Final, NamedTuple
 
 from detent.adapters.models.executor import ModelStepExecutor
 from detent.dispatch.executor import ConversationExecutor
+from detent.dispatch.executor_errors import ExecutorError
 from detent.flows.coding.measure.legacy_rule import Complete, PlainLoop, legacy_complete
 from detent.flows.coding.measure.machine_rule import MachineRule
 from detent.flows.coding.measure.scenario import Scenario
 from detent.flows.coding.measure.script import STYLES, ScriptedModel, Style
 from detent.flows.coding.measure.watch import RuleRun, Watch, WatchedExecutor
+from detent.flows.coding.tools.spec import ToolSettings
 
 LEGACY: Final = "legacy"
 MACHINE: Final = "machine"
@@ -59,13 +61,18 @@ async def play_plain(
     complete: Complete = legacy_complete,
     limit: int = LEGACY_LIMIT,
     model_id: str | None = None,
+    confined: bool = False,
 ) -> RuleRun:
     """Play a scenario in a plain loop, in a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="detent-measure-") as folder:
         watch = _watch(scenario, folder)
         executor = WatchedExecutor(make_executor(scenario), watch)
-        loop = PlainLoop(executor, watch.workspace, complete, scenario.deny, model_id)
-        completed, _ = await loop.run(scenario.prompt, limit)
+        tools = ToolSettings(sandbox=True if confined else None)
+        loop = PlainLoop(executor, watch.workspace, complete, scenario.deny, model_id, tools)
+        try:
+            completed, _ = await loop.run(scenario.prompt, limit)
+        except ExecutorError as error:
+            return watch.result(False, f"model_failed: {error}")
         return watch.result(completed, None if completed else "max_iterations")
 
 
@@ -214,7 +221,7 @@ async def measure(
         by_style[style] = await _side_by_side(plays)
     with_model: list[Measured] = []
     if live is not None:
-        rule = replace(rule, model_id=live.model_id)
+        rule = replace(rule, model_id=live.model_id, confined=True)
         with_model = [await _measured(scenario, lambda _: live.executor, rule) for scenario in scenarios]
     return Measurement(by_style, strict, checks, with_model)
 
@@ -237,7 +244,7 @@ async def _measured(
     return Measured(
         scenario,
         {
-            LEGACY: await play_plain(scenario, make_executor, model_id=rule.model_id),
+            LEGACY: await play_plain(scenario, make_executor, model_id=rule.model_id, confined=rule.confined),
             MACHINE: await play_machine(scenario, make_executor, rule),
         },
         await comes_to_true_end(scenario) if first else None,

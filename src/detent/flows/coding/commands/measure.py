@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 NOT_ENOUGH = 1
 """Exit code where the machine avoids too few premature completions."""
 
+HEADS = (
+    "REPLIES", "LEGACY PREMATURE", "MACHINE PREMATURE", "REDUCTION", "LEGACY HELD BACK", "MACHINE HELD BACK",
+)  # fmt: skip
+
 
 @takes("json", "config")
 async def measure(
@@ -95,7 +99,7 @@ def show(measured: Measurement) -> None:
     _table(measured.first)
     say()
     rows = [_row(style, figures) for style, figures in measured.figures.items()]
-    table(("REPLIES", "PREMATURE, LEGACY", "MACHINE", "REDUCTION", "HELD BACK", "LEGACY"), rows)
+    table(HEADS, rows)
     say()
     true_ends = sum(bool(one.true_end) for one in measured.first)
     worst = measured.worst
@@ -117,10 +121,7 @@ def show(measured: Measurement) -> None:
         say()
         say(paint("With the model", bold=True))
         _table(measured.live)
-        table(
-            ("REPLIES", "PREMATURE, LEGACY", "MACHINE", "REDUCTION", "HELD BACK", "LEGACY"),
-            [_row("live", Figures.of(measured.live))],
-        )
+        table(HEADS, [_row("live", Figures.of(measured.live))])
 
 
 def _table(measured: Sequence[Measured]) -> None:
@@ -148,7 +149,7 @@ def _row(style: str, figures: Figures) -> tuple[str, ...]:
 
     return (
         style, str(figures.premature[LEGACY]), str(figures.premature[MACHINE]), _percent(figures.reduction),
-        str(figures.held_back[MACHINE]), str(figures.held_back[LEGACY]),
+        str(figures.held_back[LEGACY]), str(figures.held_back[MACHINE]),
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Kind = Literal["fence", "think", "tool_output"]
 
@@ -97,6 +97,11 @@ def own_text(text: str) -> str:
             position = rest.end()
     kept.append(text[position:])
     return without_blank_ends("".join(kept))
+
+
+def has_own_words(content: Any) -> bool:
+    """Whether a message's content has words of the assistant's own. A long one is a reference, and has."""
+    return bool(own_text(content).strip()) if isinstance(content, str) else bool(content)
 
 
 def without_blank_ends(text: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from detent.flows.coding.agent_state import AgentState as AgentState
-from detent.flows.coding.reply_text import own_text
+from detent.flows.coding.reply_text import has_own_words
 from detent.flows.coding.state_transition import CODING, AgentStateMachine
 from detent.flows.coding.task_completion import Completion
 from detent.kernel.state_history import RestoreError
@@ -166,8 +166,7 @@ class ResponseState:
         facts = self._facts
         if isinstance(facts, _OfRun):
             raise AttributeError(
-                f"'{name}' of a run can only be read: its journal says what it has done. Start a request to go "
-                f"on."
+                f"'{name}' of a run can only be read: its journal says what was done. Start a new request."
             )
         if name not in _warned:
             _warned.add(name)
@@ -257,7 +256,7 @@ class _OfRun:
     @property
     def has_user_response(self) -> bool:
         return any(
-            turn.get("role") == "assistant" and _has_words(turn.get("content"))
+            turn.get("role") == "assistant" and has_own_words(turn.get("content"))
             for turn in self._data.get("turns") or ()
         )
 
@@ -269,11 +268,6 @@ class _OfRun:
     def has_final_synthesis(self) -> bool:
         # The summary of a completed request is the assistant's own.
         return self._data.get("outcome") not in (None, "completed") and bool(self._data.get("summary"))
-
-
-def _has_words(content: Any) -> bool:
-    """Whether a message's content has words of the assistant's own; where it is long, it is a reference."""
-    return bool(own_text(content).strip()) if isinstance(content, str) else bool(content)
 
 
 def _state_after(data: Mapping[str, Any]) -> AgentState:

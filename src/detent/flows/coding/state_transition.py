@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Self
 
 from detent.engine.state_machine import StateMachine
 from detent.flows.coding.agent_state import AgentState
-from detent.flows.coding.reply_text import own_text
+from detent.flows.coding.reply_text import has_own_words
 from detent.flows.coding.task_completion import Completion, judge_reply
 from detent.flows.coding.written_calls import TOOL_NAMES
-from detent.kernel.entries import Ended, Entry, Moved, Started
+from detent.kernel.entries import Ended, Entry, Moved
 from detent.kernel.errors import InvalidTransitionError
 from detent.kernel.machine import Machine
 from detent.kernel.state_history import RestoreError
@@ -177,7 +177,7 @@ class AgentStateMachine(StateMachine[AgentState]):
         does not count.
         """
         self._replies += 1
-        self._has_text = self._has_text or bool(own_text(text).strip())
+        self._has_text = self._has_text or has_own_words(text)
         noted = _Noted(text, tool_lines)
         if self._state is not _S.RESPONSE:
             self._noted = noted if self._state is not _S.TOOL_EXECUTION else None
@@ -215,8 +215,12 @@ class AgentStateMachine(StateMachine[AgentState]):
 
     def to_dict(self) -> dict[str, Any]:
         """The whole object as JSON values. A text that is still to be judged is not part of it."""
-        completion = self.completion
-        return {**super().to_dict(), "completion": None if completion is None else completion._asdict()}
+        plain = super().to_dict()
+        # The state as it was written: to a reader it may be another one by now.
+        completion = self._completion if plain["current_state"] == _S.RESPONSE.value else None
+        plain["completion"] = None if completion is None else completion._asdict()
+        plain["has_text"] = self._has_text
+        return plain
 
     # Both bring the table with them, so neither takes one.
 
@@ -250,6 +254,10 @@ class AgentStateMachine(StateMachine[AgentState]):
     def _restore(self, plain: Mapping[str, Any]) -> None:
         super()._restore(plain)
         self._take_completion(plain.get("completion"))
+        has_text = plain.get("has_text", False)
+        if not isinstance(has_text, bool):
+            raise RestoreError("has_text", f"is {has_text!r}; it must be true or false.")
+        self._has_text = has_text
 
     def _fold(self, entries: Iterable[Entry]) -> None:
         entries = list(entries)
@@ -257,8 +265,12 @@ class AgentStateMachine(StateMachine[AgentState]):
         completion: Any = None
         for entry in entries:
             match entry.body:
-                case Started(data=changes) | Moved(set=changes) | Ended(set=changes):
+                case Moved(set=changes, append=additions) | Ended(set=changes, append=additions):
                     completion = changes.get("completion", completion)
+                    self._has_text = self._has_text or any(
+                        turn.get("role") == "assistant" and has_own_words(turn.get("content"))
+                        for turn in additions.get("turns", ())
+                    )
         self._take_completion(completion)
 
     def _take_completion(self, plain: Any) -> None:

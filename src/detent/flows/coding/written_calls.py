@@ -187,7 +187,7 @@ class _Reader:
         elif mark in "{[" and self._expects == "value" and len(self._levels) < _DEEPEST:
             self._levels.append(_Level(mark == "{"))
             self._expects = "key" if mark == "{" else "value"
-        elif (mark == "]" and not level.is_object) or (mark == "}" and self._expects in ("key", "comma")):
+        elif (mark == "}" and level.is_object and self._expects in ("key", "comma")) or (mark == "]" and not level.is_object):
             self._close(level)
         else:
             return False

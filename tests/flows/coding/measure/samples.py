@@ -7,7 +7,8 @@ from pathlib import Path
 from textwrap import dedent
 
 from detent.flows.coding.measure.scenario import Scenario
-from detent.flows.coding.measure.scenario_files import SHIPPED, read_scenarios
+from detent.flows.coding.measure.scenario_files import read_scenarios
+from detent.flows.coding.measure.suite import SHIPPED
 
 LIES = ("S11", "S20", "S25")
 LEGACY_PREMATURE = (

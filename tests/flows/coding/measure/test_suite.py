@@ -10,8 +10,7 @@ from detent.evals.case import EvalTestCase
 from detent.evals.reading import read_cases
 from detent.evals.report import EvalReport
 from detent.evals.runner import EvalRunner
-from detent.flows.coding.measure.scenario_files import SHIPPED
-from detent.flows.coding.measure.suite import SUITE, MeasurePlayer
+from detent.flows.coding.measure.suite import SHIPPED, SUITE, MeasurePlayer
 from tests.flows.coding.measure.samples import write_scenario
 
 FEW = ("S01", "S03", "S11", "S22", "S24", "S27", "S29")

@@ -46,7 +46,8 @@ async def measure(
     """
     from detent.cli.output import say_json
     from detent.flows.coding.measure.measurement import measure as measure_scenarios
-    from detent.flows.coding.measure.scenario_files import SHIPPED, read_scenarios
+    from detent.flows.coding.measure.scenario_files import read_scenarios
+    from detent.flows.coding.measure.suite import SHIPPED
 
     found = read_scenarios(scenarios or SHIPPED)
     model = live_model(options.workspace(looks=True).settings) if live else None

@@ -1,6 +1,6 @@
 """A scenario: a request, a small workspace, the replies it gets, and what is true once it is done.
 
-Nothing here knows a rule of completion. How a scenario is written in a file is in `scenario_files`.
+Nothing here knows a rule of completion. How a scenario is written in a file is in `case_input`.
 """
 
 from __future__ import annotations

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detent.evals.suite import EvalSuite
-from detent.flows.coding.measure.scenario_files import INPUT, SHIPPED, scenario_of
+from detent.flows.coding.measure.case_input import INPUT, scenario_of
 
 if TYPE_CHECKING:
     from detent.evals.case import EvalTestCase
     from detent.evals.played import Played, Player, PlayOptions
+
+SHIPPED = Path(__file__).parent / "scenarios"
+"""The scenarios that ship with Detent."""
 
 
 class MeasurePlayer:

@@ -20,7 +20,8 @@ REPLIES = {
     "in a fence": (
         FENCED, ["Look:", "```py", "<think>", "TUNACODE DONE: no", "```"], ["TUNACODE DONE: yes"]
     ),
-    "longer fence": ("````\n```\nTUNACODE DONE: x\n````\nend", ["````", "```", "TUNACODE DONE: x", "````", "end"], []),
+    "longer fence": (
+        "````\n```\nTUNACODE DONE: x\n````\nend", ["````", "```", "TUNACODE DONE: x", "````", "end"], []),
     "inline fence": ("```x```\nTUNACODE DONE: x", ["```x```"], ["TUNACODE DONE: x"]),
     "open fence": ("~~~\nTUNACODE DONE: x", ["~~~", "TUNACODE DONE: x"], []),
     "thinking": ("<think>\nI plan\nTUNACODE DONE: x\n</think>\nanswer", ["answer"], []),
@@ -65,7 +66,8 @@ def test_a_marker_is_never_shown_unfinished_and_thinking_neither() -> None:
     for char in "TUNACODE DONE: it is":
         stream.feed(char)
         assert stream.unfinished == ""
-    assert stream.feed("\nab<think") == [] and stream.unfinished == "ab"
+    assert stream.feed("\nab<think") == []
+    assert stream.unfinished == "ab"
     stream.feed(">c")
     assert stream.unfinished == "ab"
     stream.feed("\nd")

@@ -11,7 +11,7 @@ import re
 
 _SEQUENCE = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]*+[ -/]*+[@-~]"  # CSI: colours, cursor, clearing
-    "|(?:\x1b[\\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]{0,4096}+(?:\x07|\x9c|\x1b\\\\)"  # OSC, DCS and the like
+    "|(?:\x1b[\\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]{0,4096}+(?:\x07|\x9c|\x1b\\\\)"  # OSC, DCS
     "|\x1b[ -/]*+[0-~]"  # the others
 )
 _MANY_BREAKS = re.compile("[\r\x0b\x0c\x85\u2028\u2029]+")

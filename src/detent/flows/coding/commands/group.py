@@ -1,0 +1,15 @@
+"""The commands of the coding assistant beside requests: `coding …`."""
+
+from __future__ import annotations
+
+import typer
+
+from detent.flows.coding.commands.measure import measure
+
+group = typer.Typer(
+    help="The coding assistant, measured.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+group.command("measure")(measure)

@@ -1,0 +1,199 @@
+"""What `run coding` and `chat` have in common: their options, and the engine they make of them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from detent.cli.options import Options
+
+if TYPE_CHECKING:
+    from detent.cli.workspace import Workspace
+    from detent.engine.engine import Engine
+    from detent.engine.ports import Tape
+    from detent.flows.coding.flow import CodingFlow
+    from detent.flows.coding.options import RequestOptions
+    from detent.flows.coding.sessions.folder import SessionFolder
+    from detent.kernel.budget import Budget
+    from detent.runtime.settings import Settings
+
+
+class OnConfirm(str, enum.Enum):
+    """What becomes of a question that nobody can answer at once."""
+
+    hold = "hold"
+    deny = "deny"
+
+
+Folder = Annotated[
+    Path, typer.Option("--workspace", metavar="DIR", help="The folder to work in.", show_default=False)
+]
+Model = Annotated[
+    str | None,
+    typer.Option("--model", metavar="NAME", help="The model: an entry of `models:`, or a model's id."),
+]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow", metavar="TOOL[:PATTERN]",
+        help="Calls that need no question: update_file:src/**, 'bash:pytest *'. May be repeated.",
+    ),
+]  # fmt: skip
+Deny = Annotated[
+    list[str] | None,
+    typer.Option("--deny", metavar="TOOL[:PATTERN]", help="Calls that are refused. May be repeated."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Ask nothing: every change and command is allowed.")]
+ReadOnly = Annotated[bool, typer.Option("--read-only", help="Offer no tool that changes anything.")]
+Confirm = Annotated[
+    OnConfirm | None,
+    typer.Option("--on-confirm", help="Where nobody can be asked: wait for `detent release`, or deny."),
+]
+DoneWhen = Annotated[
+    str | None,
+    typer.Option("--done-when", metavar="CMD", help="A command that must succeed before it is done."),
+]
+MaxIterations = Annotated[
+    int | None, typer.Option("--max-iterations", metavar="N", min=1, help="Turns of the assistant.")
+]
+
+
+@dataclass
+class RequestSetup:
+    """Settings, options and workspace of requests, as one command line gives them."""
+
+    cli: Options
+    project: Workspace
+    settings: Settings
+    folder: Path
+    """The folder that tools work in."""
+    options: RequestOptions
+    budget: Budget | None
+    model: str | None
+    """The name given with `--model`."""
+
+    @classmethod
+    def of(
+        cls,
+        cli: Options,
+        *,
+        folder: Path,
+        model: str | None,
+        allow: list[str] | None,
+        deny: list[str] | None,
+        yes: bool,
+        read_only: bool,
+        on_confirm: OnConfirm | None,
+        done_when: str | None,
+        max_iterations: int | None,
+    ) -> RequestSetup:
+        """Read the command line.
+
+        Raises:
+            ConfigurationError: something in it, or in the settings, cannot be.
+        """
+        from detent.cli.values import read_budget
+        from detent.flows.coding.commands.model_choice import with_model
+        from detent.flows.coding.options import RequestOptions
+        from detent.flows.coding.permission import parse_rule
+        from detent.flows.coding.request import existing_folder
+        from detent.flows.coding.settings import coding_settings
+        from detent.kernel.errors import ConfigurationError
+
+        for rule in (*(allow or ()), *(deny or ())):
+            parse_rule(rule)
+        if done_when is not None and not done_when.strip():
+            raise ConfigurationError("--done-when takes a command.")
+        place = existing_folder(folder)
+        project = cli.workspace()
+        settings = project.settings if model is None else with_model(project.settings, model)
+        project.settings = settings
+        given: dict[str, Any] = {} if done_when is None else {"done_when": done_when, "check_when": "always"}
+        options = RequestOptions.of(
+            coding_settings(settings), allow=tuple(allow or ()), deny=tuple(deny or ()), yes=yes,
+            read_only=read_only, on_confirm=None if on_confirm is None else on_confirm.value,
+            max_iterations=max_iterations, **given,
+        )  # fmt: skip
+        return cls(cli, project, settings, place, options, read_budget(cli, settings), model)
+
+    @asynccontextmanager
+    async def engine(self, tape: Tape | None = None) -> AsyncIterator[tuple[Engine, CodingFlow]]:
+        """The open engine, with the flow for these settings; session files are written on leaving.
+
+        Raises:
+            IntegrationMissing: the model that requests need cannot be asked.
+        """
+        from detent.flows.coding.wiring import coding_flow
+        from detent.runtime.wiring import engine_for
+
+        flow = coding_flow(self.settings)
+        others = [source.flow for name, source in self.project.catalog.all().items() if name != flow.name]
+        engine = engine_for(
+            self.settings, [flow, *others], deterministic=self.cli.deterministic, tape=tape,
+            agents=self.project.catalog.agents() if self.settings.section("agents") else (),
+        )  # fmt: skip
+        async with engine:
+            await self._check_model(engine, flow)
+            try:
+                yield engine, flow
+            finally:
+                if flow.writer is not None:
+                    await flow.writer.flush()
+
+    async def _check_model(self, engine: Engine, flow: CodingFlow) -> None:
+        from detent.dispatch.dispatcher import dispatcher_of
+        from detent.runtime.model_check import check_models, uses_of
+
+        tape = engine.active.tape
+        if self.cli.deterministic or (tape is not None and tape.plays):
+            return
+        planner = dispatcher_of(engine)
+        by = f"--model {self.model}" if self.model is not None else "`coding.steps.assistant` in the settings"
+        await check_models(self.settings, planner, uses_of(planner, [flow]), required_by=by)
+
+    def model_words(self, engine: Engine, flow: CodingFlow) -> str | None:
+        """The model that is asked; None if none is."""
+        from detent.dispatch.dispatcher import dispatcher_of
+        from detent.runtime.model_check import uses_of
+
+        if self.cli.deterministic:
+            return None
+        planner = dispatcher_of(engine)
+        use = next((use for use in uses_of(planner, [flow]) if use.name == "assistant"), None)
+        if use is None:
+            return None
+        source = planner.settings.executors
+        provider = use.provider or (None if source is None else source.default)
+        return " ".join(filter(None, (provider, use.model_id))) or "a model"
+
+    async def session(self, engine: Engine, flow: CodingFlow, text: str) -> str:
+        """The session that `last`, an id or its unique beginning means.
+
+        Raises:
+            ConfigurationError: there is none, or there are several.
+        """
+        from detent.flows.coding.request import LAST, last_run, last_session
+        from detent.flows.coding.sessions.folder import SessionNotFound
+
+        folder = self.sessions(flow)
+        if text == LAST:
+            return await last_session(engine, self.folder, folder)
+        if folder is None:
+            return text
+        try:
+            return folder.find(text, self.folder)
+        except SessionNotFound:
+            if await last_run(engine, text) is not None:  # known to the store alone
+                return text
+            raise
+
+    @staticmethod
+    def sessions(flow: CodingFlow) -> SessionFolder | None:
+        """The folder of the session files."""
+        return None if flow.writer is None else flow.writer.folder

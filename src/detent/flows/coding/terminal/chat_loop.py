@@ -1,0 +1,192 @@
+"""A conversation at the prompt, or with one prompt a line from a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from detent.cli.output import clean, paint, say, warn
+from detent.cli.signals import INTERRUPTED
+from detent.flows.coding.request import SessionBusy, is_interrupted, last_run
+from detent.flows.coding.request_data import RequestData
+from detent.flows.coding.terminal.completion import Completion
+from detent.flows.coding.terminal.conversation import Conversation
+from detent.flows.coding.terminal.ending import exit_code, tell
+from detent.flows.coding.terminal.following import driver_words, follow
+from detent.flows.coding.terminal.plain_text import one_line
+from detent.flows.coding.terminal.prompt_history import PromptHistory
+from detent.flows.coding.terminal.prompt_line import PromptLine
+from detent.flows.coding.terminal.slash_commands import COMMANDS, Leave, SlashCommands, is_command
+from detent.kernel.errors import ConfigurationError, DetentError
+from detent.kernel.status import Status
+
+if TYPE_CHECKING:
+    from detent.engine.engine import Engine
+    from detent.flows.coding.commands.request_setup import RequestSetup
+    from detent.flows.coding.flow import CodingFlow
+
+LEAVE_HINT = "(Ctrl-C once more, or Ctrl-D, leaves)"
+
+
+class ChatLoop:
+    """One conversation from its beginning to its end."""
+
+    def __init__(self, setup: RequestSetup, engine: Engine, flow: CodingFlow, *, interactive: bool) -> None:
+        self._setup, self._engine, self._flow = setup, engine, flow
+        self._line: PromptLine | None = None
+        if interactive:
+            folder = setup.sessions(flow)
+            history = None if folder is None else PromptHistory(folder.path, folder.redaction.text)
+            self._line = PromptLine(history, self._completion())
+        self._conversation = Conversation(setup, engine, flow, line=self._line)
+        self._commands = SlashCommands(self._conversation, self._attach)
+        self._keys = 0
+        """How often Ctrl-C was pressed in a row."""
+
+    def _completion(self) -> Completion:
+        def sessions() -> Iterable[str]:
+            folder = self._setup.sessions(self._flow)
+            return ["last", *(item.id for item in (folder.list() if folder is not None else ()))]
+
+        def tools() -> Iterable[str]:
+            return sorted(self._flow.registry.of_kind("effect"))
+
+        return Completion(COMMANDS, {"resume": sessions, "allow": tools}, self._setup.folder)
+
+    # -- at a terminal --------------------------------------------------------------------------------------
+
+    async def at_terminal(self, resume: str | None) -> int:
+        """Read prompts until the person leaves."""
+        conversation = self._conversation
+        model = conversation.model or "no model: plain requests only"
+        say(
+            f"{paint('detent chat', bold=True)}  {clean(self._setup.folder)}  {paint(clean(model), dim=True)}"
+        )
+        say(paint("/help lists the commands; Ctrl-D leaves.", dim=True))
+        if resume is not None:
+            await self._attach(resume)
+        assert self._line is not None
+        while True:
+            begun, conversation.runner.typed = conversation.runner.typed.rstrip("\n"), ""
+            try:
+                text = self._line.read(f"{paint('>', 'cyan', bold=True)} ", begun=begun)
+            except EOFError:
+                say()
+                return await self._left(0)
+            except KeyboardInterrupt:
+                say()
+                self._keys += 1
+                if self._keys > 1:
+                    return await self._left(INTERRUPTED)
+                say(paint(LEAVE_HINT, dim=True))
+                continue
+            self._keys = 0
+            if not text.strip():
+                continue
+            self._line.remember(text)
+            try:
+                if is_command(text):
+                    await self._commands.perform(text)
+                elif await self._prompt(text.strip()):
+                    return await self._left(INTERRUPTED)
+            except Leave:
+                return await self._left(0)
+            except DetentError as error:  # the next prompt may work
+                for line in str(error).splitlines():
+                    warn(clean(line))
+
+    async def _prompt(self, text: str) -> bool:
+        """Have a request done; True if the process is to end."""
+        try:
+            stopped = await self._conversation.request(text)
+        except SessionBusy as busy:
+            await self._refused(busy)
+            return False
+        self._keys = int(stopped.interrupted)
+        return stopped.terminated
+
+    async def _refused(self, busy: SessionBusy) -> None:
+        """The session's last request is open: say so, with the way to close it, or follow it live."""
+        run = await last_run(self._engine, busy.session)
+        if run is None or run.status.is_end or run.status is Status.WAITING:
+            say(clean(str(busy)))
+            if run is not None and not run.status.is_end:
+                await tell(self._setup.project, self._engine, run)
+                say(paint('  Or answer it here: "continue".', dim=True))
+            return
+        say(paint("The prompt was not taken.", "yellow"))
+        await self._follow(run.id)
+
+    async def _follow(self, run_id: str) -> None:
+        who = await driver_words(self._engine, run_id)
+        session = self._conversation.session
+        say(f"Session {session} is being worked on by {who}. Following it; Ctrl-C stops that.")
+        display = self._conversation.display
+        if display is None:
+            return
+        run = await follow(self._engine, run_id, display)
+        if run.status.is_end:
+            await tell(self._setup.project, self._engine, run)
+
+    async def _attach(self, text: str) -> None:
+        """Go on with a session: say where it is, and follow what is under way.
+
+        Raises:
+            ConfigurationError: there is no such session, or it belongs to another workspace.
+        """
+        session = await self._setup.session(self._engine, self._flow, text)
+        run = await last_run(self._engine, session)
+        folder = self._setup.sessions(self._flow)
+        if run is not None:
+            own = RequestData(run.data).workspace
+        else:
+            own = (folder.load(session).workspace if folder is not None else None) or ""
+        if own and own != str(self._setup.folder):
+            raise ConfigurationError(
+                f"Session {session} belongs to the workspace {own}, not to {self._setup.folder}. "
+                f"Go there with: detent chat --workspace {own} --resume {session}"
+            )
+        self._conversation.session = session
+        say(f"Session {session}")
+        if run is None:
+            return
+        prompt = one_line(RequestData(run.data).prompt)[:200]
+        say(f"{paint('>', 'cyan', bold=True)} {paint(clean(prompt), dim=True)}")
+        if run.status is Status.RUNNING and not await is_interrupted(self._engine, run.id):
+            await self._follow(run.id)
+            return
+        await tell(self._setup.project, self._engine, run)
+        if not run.status.is_end:
+            say(paint('  "continue" goes on with it here.', dim=True))
+
+    async def _left(self, code: int) -> int:
+        """Say how to come back; the exit code."""
+        run = await self._conversation.last()
+        if run is not None and not run.status.is_end and not self._setup.project.forgets:
+            again = self._setup.project.command("chat", "--resume", str(self._conversation.session))
+            say(f"Come back with: {again}")
+        return code
+
+    # -- from a pipe ----------------------------------------------------------------------------------------
+
+    async def from_pipe(self, resume: str | None) -> int:
+        """One prompt a line. A question stays open, and ends the conversation: no prompt can follow it."""
+        if resume is not None:
+            self._conversation.session = await self._setup.session(self._engine, self._flow, resume)
+        worst = 0
+        for raw in iter(sys.stdin.buffer.readline, b""):
+            text = raw.decode("utf-8", "replace").rstrip("\r\n")
+            if not text.strip():
+                continue
+            if is_command(text):
+                try:
+                    await self._commands.perform(text)
+                except Leave:
+                    break
+                continue
+            stopped = await self._conversation.request(text.strip())
+            if stopped.interrupted or stopped.terminated:
+                return INTERRUPTED
+            worst = max(worst, exit_code(await self._conversation.result(stopped)))
+        return worst

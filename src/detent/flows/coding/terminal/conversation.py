@@ -1,0 +1,126 @@
+"""Requests of one session in one engine: each is started or gone on with, shown, asked about, and told of."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from detent.cli.output import clean, cut, paint, say
+from detent.flows.coding.request import is_interrupted, last_run, start_request
+from detent.flows.coding.result import CodingResult, result_of
+from detent.flows.coding.terminal.display import RequestDisplay
+from detent.flows.coding.terminal.ending import tell
+from detent.flows.coding.terminal.prompt_line import PromptLine, is_interactive
+from detent.flows.coding.terminal.request_runner import RequestRunner, Stopped
+from detent.flows.coding.terminal.transition_lines import TransitionLines, result_object, say_line
+from detent.kernel.status import Status
+
+if TYPE_CHECKING:
+    from detent.engine.engine import Engine
+    from detent.flows.coding.commands.request_setup import RequestSetup
+    from detent.flows.coding.flow import CodingFlow
+    from detent.flows.coding.options import RequestOptions
+    from detent.kernel.run import Run
+
+CONTINUE = "continue"
+
+
+class Conversation:
+    """The requests of a session, one after another."""
+
+    def __init__(
+        self,
+        setup: RequestSetup,
+        engine: Engine,
+        flow: CodingFlow,
+        *,
+        session: str | None = None,
+        line: PromptLine | None = None,
+    ) -> None:
+        """Without a `session` the first request begins one. Questions are asked on `line`, or stay open."""
+        self.setup, self.engine, self.flow = setup, engine, flow
+        self.session = session
+        self.options: RequestOptions = setup.options
+        self.model = setup.model_words(engine, flow)
+        """The model that is asked; None if none is."""
+        cli = setup.cli
+        self.json, self.quiet = cli.json, cli.quiet
+        self.display: RequestDisplay | None = None
+        shown: AbstractContextManager[Any] | None = None
+        if self.json:
+            shown = TransitionLines(flow.name)
+        elif not self.quiet:
+            shown = self.display = RequestDisplay(flow.name)
+        if shown is not None:
+            engine.add_observer(shown)
+        self.runner = RequestRunner(
+            engine, flow, display=shown, line=None if self.json else line, way_on=self._way_on
+        )
+
+    @classmethod
+    def on_terminal(cls, setup: RequestSetup, engine: Engine, flow: CodingFlow, **more: Any) -> Conversation:
+        """A conversation whose questions are asked at once if a person is there."""
+        return cls(setup, engine, flow, line=PromptLine() if is_interactive() else None, **more)
+
+    def _way_on(self, run_id: str) -> str:
+        if self.setup.project.forgets:
+            return "The request is not kept."
+        return f"Go on with: {self.setup.project.command('resume', run_id)}"
+
+    def allow(self, rule: str) -> None:
+        """Need no question for some calls, from the next request on."""
+        self.options = replace(self.options, allow=(*self.options.allow, rule))
+
+    async def last(self) -> Run | None:
+        """The session's latest request."""
+        return None if self.session is None else await last_run(self.engine, self.session)
+
+    async def request(self, prompt: str) -> Stopped:
+        """Have a request done; `continue` goes on with one that is still open.
+
+        Raises:
+            SessionBusy: the session's last request is under way elsewhere, or waits for an answer.
+            ConfigurationError: the prompt cannot be a request.
+        """
+        run_id = await self._open_request(prompt)
+        if run_id is None:
+            started = await start_request(
+                self.engine, prompt, workspace=self.setup.folder, options=self.options,
+                session=self.session, folder=self.setup.sessions(self.flow), budget=self.setup.budget,
+                drive=False,
+            )  # fmt: skip
+            run_id, self.session = started.run_id, started.session_id
+        return await self.run(run_id)
+
+    async def _open_request(self, prompt: str) -> str | None:
+        """The request that a prompt goes on with."""
+        if prompt.strip().rstrip(".!").casefold() != CONTINUE:
+            return None
+        run = await self.last()
+        if run is None or run.status.is_end:
+            return None
+        if run.status is Status.RUNNING and not await is_interrupted(self.engine, run.id):
+            return None  # start_request says who has it
+        return run.id
+
+    async def run(self, run_id: str) -> Stopped:
+        """Drive a request and print how it was left."""
+        stopped = await self.runner.run(run_id)
+        if self.json:
+            result = await self.result(stopped)
+            say_line(await result_object(self.engine, result))
+        else:
+            if stopped.interrupted and self.display is not None:
+                self.display.discard()
+            await tell(self.setup.project, self.engine, stopped.run, whole=self.quiet)
+        return stopped
+
+    async def result(self, stopped: Stopped) -> CodingResult:
+        """The result of a request as it was left."""
+        return await result_of(self.engine, stopped.run.id)
+
+    def say_start(self, prompt: str) -> None:
+        """Print what is begun."""
+        if not (self.json or self.quiet):
+            say(f"{paint('coding', bold=True)}  {cut(clean(prompt), 60)}")

@@ -1,0 +1,165 @@
+"""The line in which a person writes prompts and answers: editing, history, completion, pastes as one text.
+
+The editing is readline's, as in every shell. Where readline knows no bracketed paste, as on macOS, lines
+that arrive together are taken together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from detent.flows.coding.terminal.prompt_history import PromptHistory
+
+Complete = Callable[[str, str], list[str]]
+"""Completions of a word, given what stands before it on the line."""
+
+TOGETHER = 0.05
+"""Seconds within which further lines belong to the same paste."""
+DELIMITERS = " \t\n"
+
+
+def is_interactive() -> bool:
+    """Whether a person at a terminal can be asked: it is ours to read from, and shows what we print."""
+    try:
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            return False
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()  # a job in the background may not read
+    except (AttributeError, OSError, ValueError):
+        return sys.stdin is not None and sys.stdin.isatty()
+
+
+class PromptLine:
+    """Reads lines from the terminal; to be used in the main thread, while no event needs the loop."""
+
+    def __init__(self, history: PromptHistory | None = None, complete: Complete | None = None) -> None:
+        self._history = history
+        self._complete = complete
+        self._matches: list[str] = []
+        self._readline = _readline()
+        self._pastes = self._prepare()
+        """Whether pastes arrive as one text by themselves."""
+
+    def _prepare(self) -> bool:
+        line = self._readline
+        if line is None:
+            return False
+        line.set_auto_history(False)
+        line.set_completer_delims(DELIMITERS)
+        line.set_completer(self._completion)
+        for text in self._history.read() if self._history is not None else ():
+            line.add_history(text)
+        if "libedit" in (line.__doc__ or ""):
+            line.parse_and_bind("bind ^I rl_complete")
+            return False
+        for setting in (
+            "tab: complete", "set enable-bracketed-paste on", "set enable-active-region off",
+            "set show-all-if-ambiguous on", '"\\e\\C-m": "\\C-v\\C-j"',
+        ):  # fmt: skip
+            line.parse_and_bind(setting)
+        return True
+
+    def read(self, prompt: str, *, begun: str = "", completes: bool = True) -> str:
+        """A line, or several that were pasted together; `begun` is what the person has typed already.
+
+        Raises:
+            EOFError: the person has closed the input.
+            KeyboardInterrupt: the person has pressed Ctrl-C.
+        """
+        line = self._readline
+        if line is not None:
+            line.set_startup_hook((lambda: line.insert_text(begun)) if begun else None)
+            line.set_completer(self._completion if completes else None)
+        sys.stdout.flush()
+        try:
+            with _interruptible():
+                text = input(_marked(prompt) if line is not None else prompt)
+                text = text if self._pastes else "\n".join([text, *_pasted_lines()])
+        except UnicodeDecodeError:
+            return ""
+        finally:
+            if line is not None:
+                line.set_startup_hook(None)
+        return text.encode("utf-8", "replace").decode().replace("\r\n", "\n").replace("\r", "\n")
+
+    def remember(self, text: str) -> None:
+        """Offer a prompt again, here and in later conversations."""
+        if not text.strip():
+            return
+        line = self._readline
+        if line is not None:
+            last = line.get_current_history_length()
+            if not last or line.get_history_item(last) != text:
+                line.add_history(text)
+        if self._history is not None:
+            self._history.add(text)
+
+    def _completion(self, word: str, number: int) -> str | None:
+        if number == 0:
+            self._matches = []
+            if self._complete is not None and self._readline is not None:
+                before = self._readline.get_line_buffer()[: self._readline.get_begidx()]
+                with contextlib.suppress(Exception):  # a completion that fails must not end a conversation
+                    self._matches = self._complete(word, before)
+        return self._matches[number] if number < len(self._matches) else None
+
+
+def discard_typed() -> None:
+    """Forget what was typed before a question was there to be read."""
+    with contextlib.suppress(Exception):
+        import termios
+
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+
+def _readline() -> Any:
+    """The module `readline`, where there is one and it is of use."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return None
+    try:
+        import readline
+    except ImportError:
+        return None
+    return readline
+
+
+def _marked(prompt: str) -> str:
+    """A prompt whose colours readline does not count as columns."""
+    from detent.cli.output import printable
+
+    parts = printable(prompt).split("\x1b")
+    marked = [parts[0]]
+    for part in parts[1:]:
+        sequence, letter, rest = part.partition("m")
+        marked.append(f"\x01\x1b{sequence}{letter}\x02{rest}")
+    return "".join(marked)
+
+
+def _pasted_lines() -> Iterator[str]:
+    """Lines that have arrived together with the one just read."""
+    try:
+        number = sys.stdin.fileno()
+        while select.select([number], [], [], TOGETHER)[0]:
+            raw = os.read(number, 65536)
+            if not raw:
+                return
+            yield from raw.decode("utf-8", "replace").removesuffix("\n").split("\n")
+    except (OSError, ValueError):
+        return
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Have Ctrl-C end the reading of a line, whatever else it does at other times."""
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

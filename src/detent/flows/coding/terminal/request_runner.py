@@ -1,0 +1,214 @@
+"""Drives one request at a time for a person: shows it, asks what it asks, and stops it at Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from detent.cli.output import paint, say, warn
+from detent.cli.signals import Stop, done_first, graceful
+from detent.flows.coding.permission import grant_for
+from detent.flows.coding.request_data import RequestData
+from detent.flows.coding.terminal.prompt_line import PromptLine, discard_typed
+from detent.flows.coding.terminal.questions import (
+    Answer,
+    Question,
+    open_questions,
+    question_lines,
+    read_answer,
+)
+from detent.flows.coding.terminal.typed_ahead import TypedAhead
+from detent.kernel.errors import ConfigurationError, HoldNotOpen, RunNotFound, RunStateError
+from detent.kernel.status import Status
+
+if TYPE_CHECKING:
+    from detent.engine.engine import Engine
+    from detent.flows.coding.flow import CodingFlow
+    from detent.kernel.run import Run
+
+PATIENCE = 60.0
+"""Seconds a due timer is waited for before the request is left waiting."""
+SETTLED_WITHIN = 10.0
+"""Seconds after an interrupt in which whoever waited for the request hears of it."""
+YES_NO = "y once · a always in this session · n no, and why if you like: "
+AGAIN = "Answer with y (yes), a (always) or n (no), in full if you like; anything else is asked again."
+
+
+class Stopped(NamedTuple):
+    """How a request was left."""
+
+    run: Run
+    interrupted: bool = False
+    """The person has pressed Ctrl-C; `run` may have ended all the same."""
+    terminated: bool = False
+    """The process was told to end."""
+
+
+class RequestRunner:
+    """Runs requests in one engine."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        flow: CodingFlow,
+        *,
+        display: AbstractContextManager[Any] | None = None,
+        line: PromptLine | None = None,
+        way_on: Callable[[str], str] = str,
+    ) -> None:
+        """Questions are asked on `line`; without one they stay open. `way_on` says how a request of this id
+        goes on that is left at once."""
+        self._engine = engine
+        self._flow = flow
+        self._display = display
+        self._line = line
+        self._way_on = way_on
+        self._below: str | None = None
+        """The run that is driven, if it is one below the request."""
+        self.typed = ""
+        """What was typed while a request ran."""
+
+    async def run(self, run_id: str) -> Stopped:
+        """Drive a request until it ends, waits, or is interrupted; questions are asked as they come."""
+        target = run_id
+        while True:
+            stopped = await self._drive(run_id, target)
+            if self._flow.writer is not None and not stopped.run.status.is_end:
+                await self._flow.writer.stopped(self._engine.store, stopped.run)
+            if stopped.interrupted or self._line is None or stopped.run.status is not Status.WAITING:
+                return stopped
+            questions = await open_questions(self._engine, stopped.run)
+            if not questions:
+                return stopped
+            answered = await self._ask(questions[0])
+            if answered is None:
+                return Stopped(await self._engine.get(run_id), interrupted=self._left_by_key)
+            target = answered
+
+    # -- driving --------------------------------------------------------------------------------------------
+
+    async def _drive(self, run_id: str, target: str) -> Stopped:
+        ahead = TypedAhead()
+
+        def leaving() -> str:
+            ahead.restore()
+            return self._way_on(run_id)
+
+        with graceful(leaving) as stop, ahead, self._display or nullcontext():
+            interrupted = await self._until_stopped(run_id, target, stop)
+        self.typed += ahead.take()
+        run = await self._engine.get(run_id)
+        return Stopped(run, interrupted, stop.signal == signal.SIGTERM)
+
+    async def _until_stopped(self, run_id: str, target: str, stop: Stop) -> bool:
+        """Whether the request was interrupted before it ended or waited."""
+        working = asyncio.ensure_future(self._finished(target))
+        try:
+            if await done_first(working, stop):
+                working.result()
+                return False
+            warn("Interrupting; once more leaves at once.")
+            below, self._below = self._below, None
+            for under_way in dict.fromkeys(filter(None, (below, run_id))):
+                with contextlib.suppress(RunStateError, RunNotFound):
+                    await self._engine.interrupt(under_way)
+            await asyncio.wait({working}, timeout=SETTLED_WITHIN)
+            return not (await self._engine.get(run_id)).status.is_end
+        finally:
+            if not working.done():
+                working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+    async def _finished(self, run_id: str) -> None:
+        """Drive a run until it ends or waits, then the runs that waited for it."""
+        while True:
+            self._below = run_id if "." in run_id else None
+            run = await self._engine.finish(run_id, patience=PATIENCE)
+            if not run.status.is_end or run.parent is None:
+                return
+            above = await self._engine.store.row(run.parent)
+            if above.now.status is not Status.WAITING and self._engine.active.under_way(above.id) is None:
+                return
+            run_id = above.id
+
+    # -- asking ---------------------------------------------------------------------------------------------
+
+    _left_by_key = False
+
+    async def _ask(self, question: Question) -> str | None:
+        """Ask a question and hand over the answer; the id of the run that goes on, None if it stays open."""
+        for told in question_lines(question):
+            say(told)
+        discard_typed()
+        self.typed, self._left_by_key = "", False
+        while True:
+            try:
+                answer = self._read(question)
+            except EOFError:
+                say()
+                return None
+            except KeyboardInterrupt:
+                say()
+                self._left_by_key = True
+                return None
+            try:
+                await self._give(question, answer)
+            except HoldNotOpen as error:  # somebody else has answered
+                warn(str(error))
+            except ConfigurationError as error:
+                warn(str(error))
+                continue
+            return question.run.id
+
+    def _read(self, question: Question) -> Any:
+        """The answer, once it is one."""
+        assert self._line is not None
+        if question.kind == "confirm":
+            while True:
+                answer = read_answer(self._line.read(f"  {paint(YES_NO, 'yellow')}", completes=False))
+                if answer is not None:
+                    return answer
+                say(f"  {AGAIN}")
+        choices = list(question.hold.choices)
+        words = " / ".join(choices) if question.kind in ("doubt", "choice") else "your answer"
+        while True:
+            text = self._line.read(f"  {paint(f'{words}: ', 'yellow')}", completes=False).strip()
+            if text.isascii() and text.isdigit() and 0 < int(text) <= len(choices):
+                return choices[int(text) - 1]
+            if question.kind in ("doubt", "choice"):
+                chosen = next((choice for choice in choices if choice.lower() == text.lower()), None)
+                if chosen is not None:
+                    return chosen
+            elif text:
+                return text
+            say(
+                f"  One of: {', '.join(choices)}."
+                if choices
+                else "  Say something, or leave it open: Ctrl-D."
+            )
+
+    async def _give(self, question: Question, answer: Any) -> None:
+        engine, run, token = self._engine, question.run, question.token
+        if question.kind == "doubt":
+            await engine.resolve(run.id, answer, hold=token)
+            return
+        if isinstance(answer, Answer):
+            if answer.verdict == "always":
+                self._grant(question)
+            answer = answer.plain
+        await engine.release(run.id, answer, hold=token)
+
+    def _grant(self, question: Question) -> None:
+        """Allow the session what was asked about, from now on."""
+        call = question.call
+        if call is None:
+            say("  It is too long to be allowed for the session; this once it is.")
+            return
+        grant = grant_for(*call, RequestData(question.run.data).workspace)
+        session = RequestData(question.root.data).session
+        for name in filter(None, (session, question.run.id)):
+            self._flow.grant(name, grant)

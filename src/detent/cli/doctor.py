@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from detent.cli.options import Options, takes
+from detent.runtime.plugs import plugs
 
 if TYPE_CHECKING:
     from detent.cli.workspace import Workspace
@@ -61,6 +62,8 @@ def doctor(
         report["problems"].append(str(error))
         code = error.exit_code
     else:
+        facts = {plug.name: dict(plug.host_facts(workspace.settings)) for plug in plugs()}
+        report["host"] = {name: found for name, found in facts.items() if found}
         try:
             report["store"] = run_async(_store(workspace, report, deep))
             if (rights := report["store"].get("rights", "")).startswith(READABLE):
@@ -205,6 +208,10 @@ def _print(report: dict[str, Any]) -> None:
         say(paint("project", bold=True))
         flows = ", ".join(report["flows"]) or "none"
         fields([("  settings", report["settings"] or "none"), ("  flows", clean(flows))])
+    for name, facts in report.get("host", {}).items():
+        say()
+        say(paint(name, bold=True))
+        fields((f"  {fact}", clean(value)) for fact, value in facts.items())
     store = report.get("store")
     if store is not None:
         say()

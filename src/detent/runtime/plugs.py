@@ -85,7 +85,7 @@ class Plug:
     commands: str | None = None
     """Commands of its own, a typer group as `module:object`: `detent NAME …`."""
     top_commands: Mapping[str, str] = MappingProxyType({})
-    """Further commands beside `detent NAME`: functions, or typer groups, as `module:object` by their names."""
+    """Further commands beside `detent NAME`, by their names: functions or typer groups, as `module:object`."""
     run: str | None = None
     """The command `detent run NAME …` where it takes options of its own: a function as `module:object`."""
     suite: str | None = None
@@ -123,6 +123,10 @@ class Plug:
     def keys(self, settings: Settings) -> Iterable[KeyUse]:
         """Keys of the user that it sends because of a setting, with the host of each."""
         return ()
+
+    def host_facts(self, settings: Settings) -> Mapping[str, str]:
+        """What `detent doctor` tells about what it finds on this machine, by name."""
+        return {}
 
     def load(self, target: str) -> Any:
         """The object that `module:object` names."""

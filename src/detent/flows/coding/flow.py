@@ -17,6 +17,7 @@ from detent.engine.step import Step
 from detent.engine.tools import Tool
 from detent.flows.coding import user_input
 from detent.flows.coding.assistant import Assistant
+from detent.flows.coding.audit_tool import audit_tool
 from detent.flows.coding.conversation import Conversations, FromFile
 from detent.flows.coding.dialect import CodingDialect
 from detent.flows.coding.options import RequestOptions
@@ -64,12 +65,11 @@ class CodingFlow(Flow):
         further = list(further)
         self.registry = ToolRegistry([*further, *served], lambda name: self.tools[name])
         self.conversations = Conversations(from_file)
-        every = [self._masked(tool) for tool in coding_tools(own)]
-        check = bash_tool(own)
-        every.append(self._masked(_renamed(check, CHECK, idempotent=True)))
+        every = [self._masked(tool) for tool in (*coding_tools(own), audit_tool())]
+        every.append(self._masked(bash_tool(own, name=CHECK, repeatable=True)))
         super().__init__(
             CODING,
-            self._steps(settings, skills),
+            self._own_steps(settings, skills),
             name=NAME,
             description="A coding assistant that cannot say done too early.",
             tools=[*every, *further],
@@ -86,7 +86,7 @@ class CodingFlow(Flow):
     def _grants(self, session: str) -> Collection[Grant]:
         return self.granted.get(session, ())
 
-    def _steps(self, settings: CodingSettings, skills: str) -> Mapping[Any, Step]:
+    def _own_steps(self, settings: CodingSettings, skills: str) -> Mapping[Any, Step]:
         assistant = Assistant(settings, self.registry.names)
         tools = ToolStep(settings, self.registry, NAME, self._grants, self.hide)
         configured = settings.steps.assistant
@@ -134,7 +134,7 @@ class CodingFlow(Flow):
         """A tool whose receipts and answers show no secret."""
         if not self._secrets:
             return tool
-        return _renamed(tool, tool.name, hide=lambda value: masked(value, self._secrets))
+        return _hiding(tool, lambda value: masked(value, self._secrets))
 
 
 def _inputs(ctx: Any) -> Mapping[str, Any]:
@@ -143,26 +143,17 @@ def _inputs(ctx: Any) -> Mapping[str, Any]:
     return {name: values.get(name) for name in ("prompt", "workspace", "options")}
 
 
-def _renamed(
-    tool: Tool, name: str, *, idempotent: bool | None = None, hide: Callable[[Any], Any] | None = None
-) -> Tool:
-    """A tool under a name, whose answers go through a function first."""
-    perform, shown_by = tool.perform, tool.in_front_of or tool.perform
-    if hide is not None:
-        perform = _hiding(tool.perform, hide)
-    idempotent = tool.idempotent if idempotent is None else idempotent
-    return replace(tool, name=name, perform=perform, in_front_of=shown_by, idempotent=idempotent)
-
-
-def _hiding(perform: Callable[..., Any], hide: Callable[[Any], Any]) -> Callable[..., Any]:
+def _hiding(tool: Tool, hide: Callable[[Any], Any]) -> Tool:
+    """A tool whose answers go through a function first."""
+    perform = tool.perform
     if iscoroutinefunction(perform):
 
         async def later(*args: Any, **named: Any) -> Any:
             return hide(await perform(*args, **named))
 
-        return later
+        return replace(tool, perform=later, in_front_of=tool.in_front_of or perform)
 
     def at_once(*args: Any, **named: Any) -> Any:
         return hide(perform(*args, **named))
 
-    return at_once
+    return replace(tool, perform=at_once, in_front_of=tool.in_front_of or perform)

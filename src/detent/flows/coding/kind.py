@@ -36,6 +36,14 @@ class Coding(App):
 
         return {HEADING: {**heading_keys(CodingSettings), "done_when": None}}
 
+    def host_facts(self, settings: Settings) -> Mapping[str, str]:
+        """Which sandbox commands run in."""
+        import asyncio
+
+        from detent.adapters.project.confinement import confinement
+
+        return {"commands": asyncio.run(confinement()).description}
+
     def make(self, settings: Settings) -> Iterable[Flow]:
         """The flow."""
         from detent.flows.coding.wiring import coding_flow

@@ -8,6 +8,8 @@ from typing import Any
 from detent.dispatch.agent_tools import AgentTool
 from detent.engine.schemas import misfits
 from detent.engine.tools import Tool
+from detent.flows.coding.audit_tool import NAME as AUDIT
+from detent.flows.coding.audit_tool import SPEC as AUDIT_SPEC
 from detent.flows.coding.options import RequestOptions
 from detent.flows.coding.tools.spec import SPECS, ToolSpec, problems
 from detent.kernel.errors import nearest
@@ -17,8 +19,8 @@ PROFILES: Mapping[str, str] = {
     ANALYZER: ANALYZER, "codebase-analyzer": ANALYZER, AUDITOR: AUDITOR, WORKER: WORKER,
 }  # fmt: skip
 """The profiles of sub-runs, by every name they have."""
-AUDIT = "audit_sessions"
-"""The query that only a migration auditor has."""
+OWN: Mapping[str, ToolSpec] = {**SPECS, AUDIT: AUDIT_SPEC}
+"""The tools of the flow itself."""
 
 
 class ToolRegistry:
@@ -33,11 +35,11 @@ class ToolRegistry:
     @property
     def names(self) -> frozenset[str]:
         """Every tool there is."""
-        return frozenset((*SPECS, *self.further))
+        return frozenset((*OWN, *self.further))
 
     def of_kind(self, kind: str) -> tuple[str, ...]:
         """The names of queries, or of effects."""
-        own = [spec.name for spec in SPECS.values() if spec.kind == kind]
+        own = [spec.name for spec in OWN.values() if spec.kind == kind]
         return (*own, *(name for name, other in self.further.items() if other == kind))
 
     def spec(self, name: str) -> ToolSpec | None:
@@ -45,10 +47,10 @@ class ToolRegistry:
         if name in self.further:
             tool = self._tool(name)
             return ToolSpec(name, tool.kind, tool.description, tool.schema)
-        return SPECS.get(name)
+        return OWN.get(name)
 
     def _specs(self) -> Iterator[ToolSpec]:
-        yield from SPECS.values()
+        yield from OWN.values()
         for name in self.further:
             tool = self._tool(name)
             yield ToolSpec(name, tool.kind, tool.description, tool.schema)

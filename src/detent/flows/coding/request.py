@@ -132,9 +132,8 @@ async def last_session(engine: Engine, workspace: Path, folder: SessionFolder | 
             return session
     if folder is not None:
         for listed in folder.list():
-            record = listed.record
-            if record is not None and record.workspace and Path(record.workspace) == workspace:
-                return record.session_id
+            if listed.problem is None and listed.workspace and Path(listed.workspace) == workspace:
+                return listed.id
     raise ConfigurationError(f"There is no session in {workspace} yet. Leave --session out to begin one.")
 
 

@@ -26,6 +26,7 @@ from detent.flows.coding.request_data import FILE_TOOLS, RequestData, tool_messa
 from detent.flows.coding.response_state import AgentState
 from detent.flows.coding.settings import CodingSettings
 from detent.flows.coding.tools import todo
+from detent.insight.formatting import count
 from detent.kernel.errors import Fenced, StoreUnavailable
 from detent.kernel.plain import LONGEST_KEPT, canonical, digest, to_plain
 
@@ -35,6 +36,8 @@ CODES = frozenset({
     "cancelled", "interrupted", "failed",
 })  # fmt: skip
 ASK = "ask"
+SEARCHES = frozenset({"grep", "glob", "list_dir"})
+"""Tools that leave out what is denied."""
 LONGEST_RESULT = 110_000
 """Characters of one result; what tools give is shorter."""
 NOBODY = "nobody is there to be asked"
@@ -140,7 +143,7 @@ class ToolStep:
             if (value := getattr(progress, name)) != to_plain(getattr(data, name)):
                 changes[name] = value
         failed = sum(not result.ok for result in results)
-        reason = f"{len(messages)} results" + (f", {failed} failed" if failed else "")
+        reason = count(len(messages), "result") + (f", {failed} failed" if failed else "")
         return Outcome(AgentState.RESPONSE, set=changes, append={"turns": messages}, reason=reason)
 
     @staticmethod
@@ -280,23 +283,33 @@ class _ToolVisit:
 
     # -- calls ----------------------------------------------------------------------------------------------
 
-    def _decision(self, call: CodingCall) -> permission.Decision:
+    @property
+    def _rules(self) -> Rules:
         options = self.options
-        rules = Rules(
-            options.allow,
-            (
-                *options.deny,
-                *(f"{tool}:{path}" for path in self.step._settings.protect for tool in sorted(FILE_TOOLS)),
-            ),
-            options.yes,
-            options.read_only,
-        )
+        protected = (f"{tool}:{path}" for path in self.step._settings.protect for tool in sorted(FILE_TOOLS))
+        return Rules(options.allow, (*options.deny, *protected), options.yes, options.read_only)
+
+    def _decision(self, call: CodingCall) -> permission.Decision:
         granted = self.step._granted(self.data.session or self.ctx.run_id)
         spec = self.step._registry.spec(call.tool)
         assert spec is not None  # an unknown tool was refused
         return permission.decide(
-            rules, call.tool, call.args, workspace=self.data.workspace, kind=spec.kind, granted=granted
+            self._rules, call.tool, call.args, workspace=self.data.workspace, kind=spec.kind, granted=granted
         )
+
+    def _arguments(self, call: CodingCall) -> dict[str, Any]:
+        """The arguments of a call, with those that code supplies."""
+        args = dict(call.args)
+        if call.tool in self.step._registry.further:
+            return args
+        args["workspace"] = self.data.workspace
+        if call.tool in FILE_TOOLS:
+            args["seen"] = self._seen(str(call.args.get("filepath", "")))
+        if call.tool in SEARCHES:
+            args["denied"] = permission.excluded(self._rules, call.tool)
+        if call.tool == "grep":
+            args["secrets"] = self.options.yes
+        return args
 
     async def _look(self, call: CodingCall) -> ToolResult | tuple[str, str]:
         decision = self._decision(call)
@@ -304,9 +317,7 @@ class _ToolVisit:
             return "denied", decision.why
         if decision.verdict == "ask" and (no := self._asked_before(call, decision.why)) is not None:
             return no
-        args = dict(call.args)
-        if call.tool not in self.step._registry.further:
-            args = {"workspace": self.data.workspace, **args}
+        args = self._arguments(call)
         began = self.ctx.clock.elapsed()
         try:
             answer = await self.ctx.look(call.tool, args)
@@ -347,11 +358,7 @@ class _ToolVisit:
         question = permission.question(call.tool, call.args) if decision.verdict == "ask" else None
         if question is not None and self.options.on_confirm == "deny" and not self._is_settled(call):
             return "denied", f"{decision.why}; {NOBODY}"
-        args = dict(call.args)
-        if call.tool not in self.step._registry.further:
-            args = {"workspace": self.data.workspace, **args}
-        if call.tool in FILE_TOOLS:
-            args["seen"] = self._seen(str(call.args.get("filepath", "")))
+        args = self._arguments(call)
         try:
             receipt = await self.ctx.perform(call.tool, confirm=question, **args)
         except ToolError as error:

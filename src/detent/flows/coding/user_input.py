@@ -18,7 +18,7 @@ from detent.kernel.errors import RunNotFound
 from detent.kernel.plain import LONGEST_KEPT, canonical, to_plain
 from detent.kernel.run import Run
 
-SUPPLIED = ("workspace", "seen")
+SUPPLIED = ("workspace", "seen", "denied", "secrets")
 """Arguments that code adds to a call."""
 
 

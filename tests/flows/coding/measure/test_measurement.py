@@ -245,14 +245,14 @@ async def test_a_model_of_the_users_is_counted_apart() -> None:
     assert measured.passes
 
 
-async def test_a_model_that_cannot_be_reached_completes_nothing() -> None:
-    async with Server() as server:
+async def test_a_model_that_refuses_every_request_completes_nothing() -> None:
+    async with Server(refuses=lambda body: answer({"error": {"message": "no"}}, 403)) as server:
         options = {"base_url": f"{server.url}/v1", "model_id": "m-1", "native_tools": True}
-    executor = ModelStepExecutor(openai.connect(options, kind="vllm"))  # nobody listens there any more
-    runs = [
-        await play_plain(shipped()["S02"], _always(executor)),
-        await play_machine(shipped()["S02"], _always(executor), MachineRule(confined=True)),
-    ]
-    await executor.close()
+        executor = ModelStepExecutor(openai.connect(options, kind="vllm"))
+        runs = [
+            await play_plain(shipped()["S02"], _always(executor)),
+            await play_machine(shipped()["S02"], _always(executor), MachineRule(confined=True)),
+        ]
+        await executor.close()
     assert [run.completed_at for run in runs] == [None, None]
     assert all("model_failed" in str(run.reason) for run in runs)

@@ -313,6 +313,9 @@ WRITTEN = {
     "a block in tags": "<tool_call>\n<function=bash>\n<parameter=command>\nls\n</function>\n</tool_call>",
     "a block that is not closed": '<tool_call>\n{"name": "anything"',
     "a block that is not closed, in prose": 'Now <tool_call> {"name": "anything"',
+    "a block that is not closed, with words": "<tool_call>\nlist the files",
+    "a block in a line": "Now <tool_call>list the files</tool_call> please",
+    "deep arguments first": '{"arguments": {"a": {"b": [{"c": {"d": [[]]}}]}}, "name": "bash"}',
     "after thinking": '<think>I call it.</think>{"tool": "bash"}',
 }  # fmt: skip
 
@@ -341,6 +344,7 @@ NO_CALL = {
     "a fence": f'```json\n{{"tool": "bash", "arguments": {ARGS}}}\n```',
     "a fenced block": "```\n<tool_call>x</tool_call>\n```",
     "thinking": f'<think>{{"tool": "bash", "arguments": {ARGS}}}</think>',
+    "thinking begun elsewhere": f'```\n```\n{{"tool": "bash", "arguments": {ARGS}}}\n</think>',
     "tool output": f'<tool_output>{{"tool": "bash", "arguments": {ARGS}}}</tool_output>',
     "a tag in backticks": "The `<tool_call>` tag and the `</tool_call>` tag.",
     "a tag in prose": "I read <tool_call> tags now.",
@@ -373,7 +377,8 @@ def test_what_only_looks_like_a_call_holds_nothing_back(name: str):
     """C-07"""
     text = f"{NO_CALL[name]}\nTUNACODE DONE: x"
     assert counts(text) == (text.count("\n") + 1, "x")
-    assert counts(f"TUNACODE DONE: x\n{NO_CALL[name]}") == (1, "x")
+    if "elsewhere" not in name:
+        assert counts(f"TUNACODE DONE: x\n{NO_CALL[name]}") == (1, "x")
 
 
 KEYS = st.sampled_from(["tool", "name", "args", "x", "ok"]) | st.text(max_size=4)
@@ -475,6 +480,7 @@ def test_the_reply_is_shown_without_the_words_of_the_marker(text: str, shown: st
         ("a\n<tool_output>x</tool_output>\n", "a"),
         ("a\n```\n<think>\n```\n", "a\n```\n<think>\n```\n"),
         ("<think>never closed", ""),
+        ("a<think>b</think>c</think>d", "d"),
         ("<think>a</think><tool_output>b</tool_output>\nc", "c"),
         ("  <think>a</think>\nc", "c"),
         ("the `<think>` tag", "the `<think>` tag"),

@@ -66,15 +66,17 @@ def test_all_sequences_of_four_writes_read_back_what_plain_booleans_would(here: 
     """C-16: after every write all four are read; from every state, by legal moves only."""
     writes = list(product(FLAGS, (True, False)))
     for sequence in product(writes, repeat=4):
-        machine = at(here)
+        machine, unread = at(here), ResponseState(at(here))
         state, plain = ResponseState(machine), dict.fromkeys(FLAGS, False)
         for name, value in sequence:
             setattr(state, name, value)
+            setattr(unread, name, value)
             plain[name] = value
             assert read(state) == plain
             assert state.is_complete is state.completed is machine.is_complete is plain["task_completed"]
             assert machine.is_complete is (machine.completion is not None and machine.state is S.RESPONSE)
         assert legal(machine)
+        assert read(unread) == plain, "reading has no effect"
 
 
 @pytest.mark.parametrize("values", list(product([False, True], repeat=4)))

@@ -180,6 +180,7 @@ class _Reader:
 
     def _takes_mark(self, mark: str) -> bool:
         level = self._levels[-1]
+        end, may_end = ("}", ("key", "comma")) if level.is_object else ("]", ("value", "comma"))
         if mark == ":" and self._expects == "colon":
             self._expects = "value"
         elif mark == "," and self._expects == "comma":
@@ -187,7 +188,7 @@ class _Reader:
         elif mark in "{[" and self._expects == "value" and len(self._levels) < _DEEPEST:
             self._levels.append(_Level(mark == "{"))
             self._expects = "key" if mark == "{" else "value"
-        elif (mark == "}" and level.is_object and self._expects in ("key", "comma")) or (mark == "]" and not level.is_object):
+        elif mark == end and self._expects in may_end:
             self._close(level)
         else:
             return False

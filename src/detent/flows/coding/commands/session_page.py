@@ -66,13 +66,10 @@ def _message_lines(message: Any) -> Iterator[str]:
     head = {"tool": message.get("tool"), "nudge": message.get("kind")}.get(role)
     failed = role == "tool" and not message.get("ok")
     error = f" {message.get('error') or 'failed'}" if failed else ""
-    yield paint(
-        clean(f"{role}{f' {head}' if head else ''}{error}"),
-        bold=role in ("user", "assistant"),
-        dim=role not in ("user", "assistant"),
-    )
+    spoken = role in ("user", "assistant")
+    yield paint(clean(f"{role}{f' {head}' if head else ''}{error}"), bold=spoken, dim=not spoken)
     yield from _text_lines(content)
-    for call in message.get("tool_calls") or ():
+    for call in (message.get("tool_calls") or ()) if role == "assistant" else ():
         args = json.dumps(json_values(call["args"]), ensure_ascii=False)
         yield f"  {paint('→', dim=True)} {clean(call['tool'])} {clean(args)}"
 

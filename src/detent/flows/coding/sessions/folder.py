@@ -279,8 +279,8 @@ class SessionFolder:
         return ListedSession(
             record.session_id, name, record.state_value, record.is_complete, record.outcome,
             self.redaction.text(record.prompt), record.assistant_turns, record.created_at,
-            record.updated_at or record.created_at, tuple(record.files_changed), record.workspace,
-            content.is_legacy,
+            record.updated_at or record.created_at, tuple(self.redaction.value(record.files_changed)),
+            self.redaction.value(record.workspace), content.is_legacy,
         )  # fmt: skip
 
 

@@ -5,12 +5,35 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol, TypeVar
 
 from detent.kernel.plain import encode, to_plain
 
-if TYPE_CHECKING:
-    from detent.dispatch.conversation import Message
+
+class Message(Protocol):
+    """What is measured of a message."""
+
+    @property
+    def role(self) -> str:
+        """Who says it."""
+
+    @property
+    def content(self) -> str:
+        """Its text."""
+
+    @property
+    def calls(self) -> Sequence[Any]:
+        """The tools it calls, each with `name` and `arguments`."""
+
+    @property
+    def opaque(self) -> Any:
+        """What only its provider understands."""
+
+    def _replace(self, *, content: str) -> Any:
+        """The same message with another text."""
+
+
+M = TypeVar("M", bound=Message)
 
 BYTES_PER_TOKEN = 3
 """Prose has about four bytes of UTF-8 per token, code and JSON about three: this estimates high."""
@@ -85,9 +108,10 @@ class MessageSizes:
         return self.long[bisect_left(self.long, start) : bisect_left(self.long, end)]
 
 
-def in_one_line(message: Message) -> Message:
+def in_one_line(message: M) -> M:
     """What may be sent in place of a long result."""
-    return message._replace(content=f"result left out, {len(message.content)} characters")
+    shorter: M = message._replace(content=f"result left out, {len(message.content)} characters")
+    return shorter
 
 
 def size(messages: Iterable[Message]) -> int:

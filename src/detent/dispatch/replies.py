@@ -354,7 +354,7 @@ class Replies:
         answer = await executor.reply(
             ReplyRequest(
                 plan.step.name, plan.agent_name, messages, self.shown, schema, plan.config,
-                self._stream,
+                self._stream, plan.dialect.takes_calls,
             )
         )  # fmt: skip
         record["output"] = answer.text

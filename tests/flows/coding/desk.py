@@ -126,7 +126,7 @@ class Desk:
         """Start a request and see how it stops."""
         started = await self.start(prompt, options, **more)
         await self.engine.finish(started.run_id)
-        self.counters = (await self.engine.get(started.run_id)).data["counters"]
+        self.counters = (await self.engine.get(started.run_id)).data.get("counters", {})
         return await self.result(started.run_id)
 
     async def result(self, run_id: str) -> CodingResult:

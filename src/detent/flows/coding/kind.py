@@ -27,6 +27,7 @@ class Coding(App):
         "session": "detent.flows.coding.commands.sessions:group",
     }
     run = "detent.flows.coding.commands.run:run"
+    suite = "detent.flows.coding.measure.suite:SUITE"
     display = "detent.flows.coding.terminal.ending:DISPLAY"
 
     def headings(self) -> Mapping[str, Keys]:

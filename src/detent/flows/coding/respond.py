@@ -193,12 +193,15 @@ class Respond:
         by_handler = data.last_reply.get("by") == "handler"
         results = await self._whole(ctx, list(data.results())[-50:])
         summary = incomplete_summary(reason, data, results)
+        own = text if by_handler and reason in ("needs_model", "needs_person") else ""
+        if own and (added := added_results(data.prompt, [ToolResult.from_plain(line) for line in results])):
+            own = f"{own}\n\n{added}"
         return Outcome(
             end=Status.FAILED,
             set={
                 "counters": counters, "outcome": "incomplete", "outcome_reason": reason,
                 "checked": "failed" if checked is not None else "none",
-                "text": self._kept(ctx, text) if by_handler and text else summary, "summary": summary,
+                "text": self._kept(ctx, own or summary), "summary": summary,
             },
             reason=reason,
         )  # fmt: skip

@@ -5,7 +5,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from enum import Enum
 from pathlib import Path
@@ -15,14 +15,17 @@ from uuid import UUID
 import pydantic
 import pytest
 
+from detent.adapters.models.executor import ModelStepExecutor
 from detent.adapters.models.local import LocalModel, connect
 from detent.adapters.models.local_schema import decodable
 from detent.adapters.models.model import ModelRequest
 from detent.adapters.models.model_files import DEFAULT
+from detent.dispatch.config import StepConfig
 from detent.dispatch.conversation import Message, ToolCall
 from detent.dispatch.executor_errors import ExecutorError, RequestTooLongError
 from detent.engine.schemas import misfits, schema_of
 from detent.kernel.errors import ConfigurationError
+from tests.adapters.models.talk import ASKED, Heard, request
 from tests.examples import one_in
 
 pytestmark = pytest.mark.slow
@@ -119,6 +122,23 @@ async def test_messages_of_tools_and_calls_are_put_in_words(model):
         max_tokens=8,
     )
     assert (await model.complete(request)).usage.input_tokens > 30
+
+
+async def test_a_conversation_with_calls_goes_on_in_prose_that_is_heard_as_it_is_written(model):
+    """Nothing holds the model to a form; its calls, were there any, would be no text."""
+    heard = Heard()
+    messages = [
+        *ASKED,
+        Message("assistant", "I look.", (ToolCall("t2c1", "read_file", {"filepath": "a.py"}),)),
+        Message("tool", "print(1)", answers="t2c1"),
+        Message("assistant", ""),
+        Message("user", "What does it print? Answer in one sentence."),
+    ]
+    asked = replace(request(messages, heard), config=StepConfig(max_tokens=24))
+    answer = await ModelStepExecutor(model).reply(asked)
+    assert answer.text.strip()
+    assert (heard.text.split(), answer.calls) == (answer.text.split(), ())
+    assert len(heard.chunks) > 3
 
 
 # -- schemas ------------------------------------------------------------------------------------------------

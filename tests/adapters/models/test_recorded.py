@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,11 +11,13 @@ from detent.adapters.cassette import Recorder
 from detent.adapters.models.recorded import RecordedAnswer, RecordedStepExecutor
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
 from detent.adapters.stores.memory import MemoryStore
+from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.agent_tools import AgentTools, declared_tools
 from detent.dispatch.autonomy import AutonomyLevel, FallbackReason, StepMode
 from detent.dispatch.config import StepConfig
+from detent.dispatch.conversation import Opaque
 from detent.dispatch.dispatcher import DispatchSettings
-from detent.dispatch.executor import StepExecutor
+from detent.dispatch.executor import ConversationExecutor, ReplyRequest, StepExecutor, converses
 from detent.dispatch.executor_errors import ExecutorError, ExecutorTimeoutError, OutputSchemaValidationError
 from detent.dispatch.usage import UsageMetadata
 from detent.engine.engine import Engine
@@ -28,6 +31,11 @@ from detent.kernel.errors import ConfigurationError
 from detent.kernel.machine import Machine
 from detent.kernel.policy import RetryPolicy
 from detent.kernel.run import Run
+from tests.adapters.models.server import Server
+from tests.adapters.models.server import said as server_said
+from tests.adapters.models.talk import Heard, call, whole
+from tests.adapters.models.test_acting_over_http import DONE, calling, finished, model
+from tests.dispatch.test_acting import World, running
 
 
 async def ask(executor: StepExecutor, step: str = "work", **more: Any) -> Any:
@@ -277,3 +285,95 @@ async def test_a_cassette_holds_answers_too(tmp_path):
     for message in ("no", "kaput"):
         with pytest.raises(ExecutorError, match=message):
             await ask(executor, "judge")
+
+
+class TestMessages:
+    """Recorded messages of an agent that was talked to are given as it wrote them."""
+
+    CALLS = ({"tool": "read", "args": {"path": "a"}}, {"tool": "bash", "args": '{"command": '})
+    OPAQUE = ("anthropic", "m", '{"signature": "x"}')
+
+    def executor(self, *answers: Recorded) -> RecordedStepExecutor:
+        return RecordedStepExecutor.from_entries(journal(*answers))
+
+    async def test_text_beside_calls_and_calls_that_cannot_be_read_are_there(self):
+        opaque = dict(zip(("provider", "model", "data"), self.OPAQUE, strict=True))
+        usage = {"input_tokens": 3}
+        executor = self.executor(
+            said("I look.", calls=[*self.CALLS], opaque=opaque, model_id="m", usage=usage),
+            said("Half", 2, cut=True),
+            said("Done.", 3),
+            said("I will not.", 4, finish="filter"),
+        )
+        assert isinstance(executor, ConversationExecutor)
+        heard = Heard()
+        first, cut, last, withheld = [await executor.reply(request(heard)) for _ in range(4)]
+        assert (first.text, first.finish, first.model_id) == ("I look.", "tool", "m")
+        assert [(call.name, call.arguments) for call in first.calls] == [
+            ("read", {"path": "a"}),
+            ("bash", '{"command": '),
+        ]
+        assert (first.opaque, first.usage) == (Opaque(*self.OPAQUE), UsageMetadata(3))
+        assert (cut.text, cut.finish, cut.calls) == ("Half", "length", ())
+        assert (last.text, last.finish, last.usage) == ("Done.", "stop", UsageMetadata())
+        assert (withheld.text, withheld.finish) == ("I will not.", "filter")
+        assert [text for text, _ in heard.chunks] == ["I look.", "Half", "Done.", "I will not."]
+        assert executor.left() == {}
+
+    async def test_a_failure_is_raised_again_and_the_next_message_follows(self):
+        error = {"type": "ExecutorError", "message": "gone", "transient": True}
+        failure = Recorded("agent/1/abc", {"error": error, "usage": {"input_tokens": 2}})
+        executor = self.executor(failure, said("Done.", 2))
+        assert isinstance(executor, ConversationExecutor)
+        with pytest.raises(ExecutorError, match="gone") as caught:
+            await executor.reply(request())
+        assert caught.value.transient
+        assert (await executor.reply(request())).text == "Done."
+        with pytest.raises(ExecutorError, match="left for step 'first'"):
+            await executor.reply(request())
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            said({"fault": True}),
+            said("x", acted=[{"tool": "write", "args": {}}]),
+            said("x", looked=[{"tool": "read", "args": {}, "answer": 1}]),
+            said("x", success=False),
+        ],
+    )
+    def test_an_agent_with_a_loop_of_its_own_is_no_partner_in_a_conversation(self, answer):
+        """What it carried out itself has to be carried out again."""
+        assert not converses(self.executor(said("Hello."), answer))
+        assert not converses(self.executor())
+
+    async def test_a_run_with_a_model_ends_the_same_again(self, tmp_path):
+        """From the journal and from a cassette, through the whole of dispatch."""
+        replies = [
+            calling(("read", {}), ("run", "{")),
+            whole({"content": "I run it.", "tool_calls": [call("run", '{"command": "make test"}')]}),
+            server_said(json.dumps(DONE)),
+        ]
+        tape = tmp_path / "tape.yaml"
+        world, ends = World(), []
+        async with Server(*replies) as server:
+            with Recorder(tape) as recorder:
+                flow = running(world, side=AgentSide(rounds=3))
+                first, entries = await finished(flow, model(server), tape=recorder)
+        for executor in (
+            RecordedStepExecutor.from_entries(entries),
+            RecordedStepExecutor.from_cassette(tape),
+        ):
+            assert converses(executor)
+            again = World()
+            run, journal_ = await finished(running(again, side=AgentSide(rounds=3)), executor)
+            assert executor.left() == {}
+            assert again.ran == world.ran
+            recorded = [entry.body.value for entry in journal_ if isinstance(entry.body, Recorded)]
+            ends.append((run.data, run.spend, [(one.get("output"), one.get("calls")) for one in recorded]))
+        recorded = [entry.body.value for entry in entries if isinstance(entry.body, Recorded)]
+        was = (first.data, first.spend, [(one.get("output"), one.get("calls")) for one in recorded])
+        assert ends == [was, was]
+
+
+def request(heard: Heard | None = None) -> ReplyRequest:
+    return ReplyRequest("first", "dispatch", (), event_callback=heard, takes_calls=True)

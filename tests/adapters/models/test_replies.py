@@ -18,7 +18,19 @@ from detent.dispatch.conversation import Conversation, Message, ModelAnswer
 from detent.dispatch.executor_errors import ExecutorError
 from tests.adapters.models import strict
 from tests.adapters.models.server import Reply, Server, answer, chat, delta, event, raw, stream
-from tests.adapters.models.talk import ASKED, Heard, asked, call, executor, pieces, read, request, whole
+from tests.adapters.models.talk import (
+    ASKED,
+    TOOLS,
+    Heard,
+    asked,
+    call,
+    executor,
+    pieces,
+    read,
+    request,
+    tool,
+    whole,
+)
 from tests.adapters.models.test_claude import block, closing, message, opening, text, use, wording
 from tests.adapters.models.test_claude import event as claude_event
 
@@ -531,6 +543,22 @@ class TestStreamedCalls:
         got = await asked(stream([*sent, delta(finish="tool_calls"), event("[DONE]")]), heard=Heard())
         assert [call.name for call in got.calls] == ["list_dir", "bash", "list_dir", "list_dir", "read_file"]
         assert made(got)[-1] == A
+
+    @pytest.mark.parametrize("index", [None, 0])
+    async def test_two_of_one_piece_are_two(self, index):
+        calls = [part(index, "list_dir", ""), part(index, "list_dir", "")]
+        sent = [delta(tool_calls=calls), delta(finish="tool_calls"), event("[DONE]")]
+        assert made(await asked(stream(sent), heard=Heard())) == [("list_dir", {})] * 2
+
+    async def test_a_split_name_may_begin_with_the_name_of_another_tool(self):
+        pieces_ = [part(0, "bash", None, "x"), part(0, "_output"), part(0, None, "{}")]
+        sent = [
+            *(delta(tool_calls=[piece]) for piece in pieces_),
+            delta(finish="tool_calls"),
+            event("[DONE]"),
+        ]
+        tools = (*TOOLS, tool("bash_output"))
+        assert made(await asked(stream(sent), heard=Heard(), tools=tools)) == [("bash_output", {})]
 
     async def test_a_nameless_call_behind_a_whole_one_is_a_call_of_its_own(self):
         sent = [delta(tool_calls=[part(0, "read_file", X, "x")]), delta(tool_calls=[part(0, None, Y, "y")])]

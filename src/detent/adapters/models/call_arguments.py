@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from detent.kernel.errors import InvalidValue
 from detent.kernel.plain import to_plain
@@ -20,7 +20,7 @@ def read_arguments(written: Any) -> dict[str, Any] | str:
         if not written.strip():
             return {}
         try:
-            value = json.loads(written, parse_constant=_refuse)
+            value = json.loads(written)
         except (ValueError, RecursionError):
             return written
     elif written is None:
@@ -40,7 +40,3 @@ def as_text(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
     except RecursionError:
         return f"({type(value).__name__})"
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from detent.adapters.models.call_arguments import read_arguments
 from detent.adapters.models.prompted_tools import RESULT
@@ -48,13 +48,7 @@ _BROKEN = re.compile(
     rf'"(?:{"|".join(ARGUMENTS)})"\s*:\s*'
 )
 _THOUGHT = re.compile(r"^[ \t]*</think>", re.MULTILINE)
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
-
-
-_JSON = json.JSONDecoder(strict=False, parse_constant=_refuse)
+_JSON = json.JSONDecoder(strict=False)
 """Not strict: models write line breaks into texts."""
 
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from detent.adapters.project.processes import end_process, name_process, still_runs
+from detent.adapters.project.processes import (
+    _members_by_ps,
+    end_process,
+    members_of,
+    name_process,
+    still_runs,
+)
 from detent.adapters.project.programs import run_program
 from detent.adapters.project.sandbox import Sandbox
 from detent.adapters.project.shell import Shell, shell_tools
@@ -17,7 +24,7 @@ from detent.engine.outcome import Effect, Outcome
 from detent.engine.tools import EffectCall, Tool
 from detent.kernel.entries import EffectBegun
 from detent.kernel.status import Status
-from tests.engine.conftest import Bench, journal, one_step
+from tests.engine.conftest import Bench, journal, one_step, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups are POSIX")
 SLEEPS = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
@@ -79,6 +86,21 @@ class TestEndingAProcess:
         finally:
             process.kill()
             process.wait()
+
+
+class TestMembersOfAGroup:
+    @pytest.mark.parametrize("count", [members_of, _members_by_ps])
+    async def test_those_that_have_ended_do_not_count(self, count):
+        """Not even while their parent has not asked how they ended."""
+        script = "sleep 600 & sleep 600 & echo up; exec sleep 600"
+        process = subprocess.Popen(["sh", "-c", script], start_new_session=True, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert count(process.pid) == 3
+        os.killpg(process.pid, signal.SIGKILL)
+        await until(lambda: count(process.pid) == 0)
+        assert os.getpgid(process.pid) == process.pid, "it is still there, ended"
+        process.wait()
 
 
 class TestTheIntentOfAProgram:

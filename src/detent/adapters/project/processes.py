@@ -37,14 +37,7 @@ def members_of(group: int) -> int:
     """The number of processes in a process group, without those that have ended and are not collected."""
     if os.path.exists("/proc/self/stat"):
         return sum(_is_member(pid, group) for pid in filter(str.isdigit, os.listdir("/proc")))
-    try:
-        listing = subprocess.run(
-            ["ps", "-A", "-o", "pgid=,stat="], capture_output=True, text=True, check=False
-        )
-    except OSError:
-        return 0
-    rows = (line.split() for line in listing.stdout.splitlines())
-    return sum(row[0] == str(group) and not row[1].startswith("Z") for row in rows if len(row) > 1)
+    return _members_by_ps(group)
 
 
 def _is_member(pid: str, group: int) -> bool:
@@ -54,6 +47,17 @@ def _is_member(pid: str, group: int) -> bool:
     except OSError:  # it has ended
         return False
     return int(member_of) == group and state != b"Z"
+
+
+def _members_by_ps(group: int) -> int:
+    """As `members_of`, where the system has no /proc."""
+    command = ["ps", "-A", "-o", "pgid=,stat="]
+    try:
+        listing = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return 0
+    rows = (line.split() for line in listing.stdout.splitlines())
+    return sum(row[0] == str(group) and not row[1].startswith("Z") for row in rows if len(row) > 1)
 
 
 async def end_process(name: Mapping[str, Any]) -> bool:

@@ -88,7 +88,7 @@ def test_every_name_that_a_page_imports_exists():
 
 
 DOORS = (
-    "agents", "choreography", "errors", "kinds", "machines", "models", "observers", "project", "refine",
+    "agents", "choreography", "coding", "errors", "kinds", "machines", "models", "observers", "project", "refine",
     "stores", "tools", "workflow",
 )  # fmt: skip
 

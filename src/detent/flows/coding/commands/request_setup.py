@@ -101,13 +101,10 @@ class RequestSetup:
         from detent.cli.values import read_budget
         from detent.flows.coding.commands.model_choice import with_model
         from detent.flows.coding.options import RequestOptions
-        from detent.flows.coding.permission import parse_rule
         from detent.flows.coding.request import existing_folder
         from detent.flows.coding.settings import coding_settings
         from detent.kernel.errors import ConfigurationError
 
-        for rule in (*(allow or ()), *(deny or ())):
-            parse_rule(rule)
         if done_when is not None and not done_when.strip():
             raise ConfigurationError("--done-when takes a command.")
         place = existing_folder(folder)
@@ -127,17 +124,23 @@ class RequestSetup:
         """The open engine, with the flow for these settings; session files are written on leaving.
 
         Raises:
+            ConfigurationError: a rule means nothing.
             IntegrationMissing: the model that requests need cannot be asked.
         """
+        from detent.flows.coding.permission import parse_rule
         from detent.flows.coding.wiring import coding_flow
         from detent.runtime.wiring import engine_for
 
         flow = coding_flow(self.settings)
+        for rule in (*self.options.allow, *self.options.deny):
+            parse_rule(rule, flow.registry.further)
         others = [source.flow for name, source in self.project.catalog.all().items() if name != flow.name]
         engine = engine_for(
             self.settings, [flow, *others], deterministic=self.cli.deterministic, tape=tape,
             agents=self.project.catalog.agents() if self.settings.section("agents") else (),
         )  # fmt: skip
+        if tape is not None and tape.plays:  # what is played back did not happen
+            flow.writer = flow.ended = None
         async with engine:
             await self._check_model(engine, flow)
             try:

@@ -64,14 +64,18 @@ async def run(
 
 async def _run(setup: RequestSetup, prompt: str, session: str | None, recording: Tape | None) -> int:
     from detent.cli.signals import INTERRUPTED
+    from detent.flows.coding.request import SessionBusy
     from detent.flows.coding.terminal.conversation import Conversation
     from detent.flows.coding.terminal.ending import exit_code
 
     async with setup.engine(recording) as (engine, flow):
         known = None if session is None else await setup.session(engine, flow, session)
-        conversation = Conversation.on_terminal(setup, engine, flow, session=known)
-        conversation.say_start(prompt)
-        stopped = await conversation.request(prompt)
+        conversation = Conversation.on_terminal(setup, engine, flow, session=known, announces=True)
+        try:
+            stopped = await conversation.request(prompt)
+        except SessionBusy as busy:
+            await conversation.say_busy(busy)
+            return busy.exit_code
         if stopped.interrupted:
             return INTERRUPTED
         return exit_code(await conversation.result(stopped))

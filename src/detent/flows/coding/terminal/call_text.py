@@ -59,7 +59,9 @@ def result_note(message: Mapping[str, Any]) -> str:
     """What came of a call, in a few words; `message` is the one a session keeps of it."""
     tool, content = str(message.get("tool")), message.get("content")
     seconds = float(message.get("duration_ms") or 0) / 1000
-    if isinstance(content, Mapping):  # kept outside the journal
+    if content is None:  # a person said that it happened
+        words = ""
+    elif isinstance(content, Mapping):  # kept outside the journal
         words = value(content) if message.get("ok") else str(message.get("error") or "failed")
     elif message.get("ok"):
         words = _found(tool, str(content or ""))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from detent.flows.coding.commands.request_setup import RequestSetup
     from detent.flows.coding.flow import CodingFlow
 
+ANSWER_HERE = '  Or answer it here: "continue".'
 LEAVE_HINT = "(Ctrl-C once more, or Ctrl-D, leaves)"
 
 
@@ -103,20 +104,21 @@ class ChatLoop:
         except SessionBusy as busy:
             await self._refused(busy)
             return False
+        if stopped.asked:
+            say(paint(ANSWER_HERE, dim=True))
         self._keys = int(stopped.interrupted)
         return stopped.terminated
 
     async def _refused(self, busy: SessionBusy) -> None:
-        """The session's last request is open: say so, with the way to close it, or follow it live."""
+        """The session's last request is open: say how to close it, or follow it live."""
         run = await last_run(self._engine, busy.session)
-        if run is None or run.status.is_end or run.status is Status.WAITING:
-            say(clean(str(busy)))
-            if run is not None and not run.status.is_end:
-                await tell(self._setup.project, self._engine, run)
-                say(paint('  Or answer it here: "continue".', dim=True))
+        if run is not None and run.status is Status.RUNNING:
+            say(paint("The prompt was not taken.", "yellow"))
+            await self._follow(run.id)
             return
-        say(paint("The prompt was not taken.", "yellow"))
-        await self._follow(run.id)
+        run = await self._conversation.say_busy(busy)
+        if run is not None and run.status is Status.WAITING:
+            say(paint(ANSWER_HERE, dim=True))
 
     async def _follow(self, run_id: str) -> None:
         who = await driver_words(self._engine, run_id)
@@ -141,7 +143,7 @@ class ChatLoop:
         if run is not None:
             own = RequestData(run.data).workspace
         else:
-            own = (folder.load(session).workspace if folder is not None else None) or ""
+            own = (folder.existing(session).workspace if folder is not None else None) or ""
         if own and own != str(self._setup.folder):
             raise ConfigurationError(
                 f"Session {session} belongs to the workspace {own}, not to {self._setup.folder}. "
@@ -174,7 +176,7 @@ class ChatLoop:
         """One prompt a line. A question stays open, and ends the conversation: no prompt can follow it."""
         if resume is not None:
             self._conversation.session = await self._setup.session(self._engine, self._flow, resume)
-        worst = 0
+        told, worst = False, 0
         for raw in iter(sys.stdin.buffer.readline, b""):
             text = raw.decode("utf-8", "replace").rstrip("\r\n")
             if not text.strip():
@@ -185,8 +187,13 @@ class ChatLoop:
                 except Leave:
                     break
                 continue
-            stopped = await self._conversation.request(text.strip())
+            try:
+                stopped = await self._conversation.request(text.strip())
+            except SessionBusy as busy:
+                await self._conversation.say_busy(busy, told=told)
+                return busy.exit_code
             if stopped.interrupted or stopped.terminated:
                 return INTERRUPTED
-            worst = max(worst, exit_code(await self._conversation.result(stopped)))
+            result = await self._conversation.result(stopped)
+            told, worst = result.outcome == "waiting", max(worst, exit_code(result))
         return worst

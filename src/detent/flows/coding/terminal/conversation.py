@@ -6,14 +6,21 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from detent.cli.output import clean, cut, paint, say
-from detent.flows.coding.request import is_interrupted, last_run, start_request
+from detent.cli.output import clean, cut, paint, say, warn
+from detent.flows.coding.request import SessionBusy, is_interrupted, last_run, start_request
 from detent.flows.coding.result import CodingResult, result_of
 from detent.flows.coding.terminal.display import RequestDisplay
 from detent.flows.coding.terminal.ending import tell
+from detent.flows.coding.terminal.following import follow
+from detent.flows.coding.terminal.plain_text import one_line
 from detent.flows.coding.terminal.prompt_line import PromptLine, is_interactive
 from detent.flows.coding.terminal.request_runner import RequestRunner, Stopped
-from detent.flows.coding.terminal.transition_lines import TransitionLines, result_object, say_line
+from detent.flows.coding.terminal.transition_lines import (
+    TransitionLines,
+    TransitionLog,
+    result_object,
+    say_line,
+)
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
@@ -37,6 +44,7 @@ class Conversation:
         *,
         session: str | None = None,
         line: PromptLine | None = None,
+        announces: bool = False,
     ) -> None:
         """Without a `session` the first request begins one. Questions are asked on `line`, or stay open."""
         self.setup, self.engine, self.flow = setup, engine, flow
@@ -46,14 +54,16 @@ class Conversation:
         """The model that is asked; None if none is."""
         cli = setup.cli
         self.json, self.quiet = cli.json, cli.quiet
+        self._announces = announces and not (cli.json or cli.quiet)
         self.display: RequestDisplay | None = None
         shown: AbstractContextManager[Any] | None = None
         if self.json:
             shown = TransitionLines(flow.name)
         elif not self.quiet:
             shown = self.display = RequestDisplay(flow.name)
-        if shown is not None:
-            engine.add_observer(shown)
+        for observer in (shown, TransitionLog(flow.name)):
+            if observer is not None:
+                engine.add_observer(observer)
         self.runner = RequestRunner(
             engine, flow, display=shown, line=None if self.json else line, way_on=self._way_on
         )
@@ -91,6 +101,8 @@ class Conversation:
                 drive=False,
             )  # fmt: skip
             run_id, self.session = started.run_id, started.session_id
+            if self._announces:
+                say(f"{paint('coding', bold=True)}  {cut(clean(one_line(prompt)), 60)}")
         return await self.run(run_id)
 
     async def _open_request(self, prompt: str) -> str | None:
@@ -107,20 +119,26 @@ class Conversation:
     async def run(self, run_id: str) -> Stopped:
         """Drive a request and print how it was left."""
         stopped = await self.runner.run(run_id)
+        if stopped.elsewhere and self.display is not None:
+            stopped = stopped._replace(run=await follow(self.engine, run_id, self.display))
         if self.json:
             result = await self.result(stopped)
             say_line(await result_object(self.engine, result))
         else:
             if stopped.interrupted and self.display is not None:
                 self.display.discard()
-            await tell(self.setup.project, self.engine, stopped.run, whole=self.quiet)
+            await tell(self.setup.project, self.engine, stopped.run, whole=self.quiet, asked=stopped.asked)
         return stopped
 
     async def result(self, stopped: Stopped) -> CodingResult:
         """The result of a request as it was left."""
         return await result_of(self.engine, stopped.run.id)
 
-    def say_start(self, prompt: str) -> None:
-        """Print what is begun."""
-        if not (self.json or self.quiet):
-            say(f"{paint('coding', bold=True)}  {cut(clean(prompt), 60)}")
+    async def say_busy(self, busy: SessionBusy, *, told: bool = False) -> Run | None:
+        """Say why a prompt is refused, and what answers an open question unless that was `told`; the open
+        request."""
+        warn(clean(str(busy)))
+        run = await last_run(self.engine, busy.session)
+        if run is not None and run.status is Status.WAITING and not (self.json or told):
+            await tell(self.setup.project, self.engine, run)
+        return run

@@ -6,11 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.cli.live import LiveLines
-from detent.cli.output import clean, paint, printable, say
-from detent.engine import logger
-from detent.flows.coding.reply_text import own_text
+from detent.cli.output import clean, columns, cut, paint, printable, say, width
 from detent.flows.coding.request_data import RequestData
-from detent.flows.coding.task_completion import judge_reply
 from detent.flows.coding.terminal.call_text import call_line, result_note
 from detent.flows.coding.terminal.plain_text import one_line, text_lines
 from detent.flows.coding.terminal.reply_stream import ReplyStream
@@ -34,6 +31,8 @@ if TYPE_CHECKING:
 ASSISTANT, TOOLS, RESPONSE = "assistant", "tool_execution", "response"
 DISCARDED = "(the text above was broken off and is discarded)"
 THOUGHT = "(the text above was thinking)"
+BESIDE = 5
+"""Columns beside what is under way: the spinner, blanks, the cursor."""
 DONE, FAILED, BEGUN = "✓", "✗", "·"
 
 
@@ -85,6 +84,17 @@ class RequestDisplay(LiveLines):
             self._stream.thought_aloud = False
             self._say(paint(f"  {THOUGHT}", dim=True))
 
+    def join(self, run: Run) -> None:
+        """Begin with a request in the middle of its work."""
+        data = RequestData(run.data)
+        self._turn = f"turn {max(1, data.counter('iterations'))}/{data.options.max_iterations}"
+        if run.state == TOOLS:
+            self._calls[run.id] = _Calls(data)
+            call = self._calls[run.id].next_effect(run)
+            self._show_current(run.state if call is None else call_line(call.tool, call.args))
+        else:
+            self._show_current(run.state)
+
     # -- what is committed ----------------------------------------------------------------------------------
 
     def on_run_entry(self, run: Run, entry: Entry) -> None:
@@ -114,10 +124,6 @@ class RequestDisplay(LiveLines):
         self._show_current("")
 
     def _moved(self, run: Run, move: Moved) -> None:
-        logger.debug(
-            "request.moved", run_id=run.id, frm=move.frm, to=move.to, reason=move.reason,
-            turn=RequestData(run.data).counter("iterations"), duration_s=round(move.duration, 3),
-        )  # fmt: skip
         turns = move.append.get("turns") or ()
         if move.frm == ASSISTANT:
             self._replied(run, move, turns)
@@ -221,11 +227,15 @@ class RequestDisplay(LiveLines):
         """On a terminal: the state or call under way, or the line of text being written."""
         if doing is not None:
             self._doing = doing
-        line = one_line(self._stream.unfinished)[-200:]
-        self.show_under_way("  ".join(filter(None, (self._doing, self._turn, line))))
+        state = "  ".join(filter(None, (self._doing, self._turn)))
+        line = clean(one_line(self._stream.unfinished))
+        room = (columns() or 80) - width(state) - BESIDE
+        while line and width(line) > room:  # what was written last is what is read
+            line = line[max(1, (width(line) - room) // 2) :]
+        self.show_under_way(cut(f"{state}  {line}".strip(), (columns() or 80) - BESIDE))
 
     def _say_text(self, text: str) -> None:
-        for line in text_lines(text):
+        for line in text_lines(text.replace("\r", "\n")):  # nothing is written over
             self._say(line)
 
     def _say(self, line: str) -> None:
@@ -294,8 +304,9 @@ def _outcome(call: Any, body: EffectDone | EffectSkipped | EffectFailed) -> tupl
 
 
 def _shown_lines(text: str) -> list[str]:
-    """The lines of a whole reply: without thinking and the marker."""
-    return own_text(judge_reply(text).shown).splitlines()
+    """The lines of a whole reply: without thinking and the marker's line."""
+    stream = ReplyStream()
+    return [*stream.feed(text), *stream.end()]
 
 
 def _fallback(detail: Mapping[str, Any]) -> str:

@@ -89,9 +89,11 @@ class CodingKind(Kind):
     def lines(self, engine: Engine, flow: Flow) -> AbstractContextManager[Any] | None:
         """Show states, text and calls as they happen."""
         from detent.flows.coding.terminal.display import RequestDisplay
+        from detent.flows.coding.terminal.transition_lines import TransitionLog
 
         display = RequestDisplay(flow.name)
         engine.add_observer(display)
+        engine.add_observer(TransitionLog(flow.name))
         return display
 
     async def tell_ending(self, workspace: Any, engine: Engine, run: Run, told: str | None = None) -> bool:
@@ -102,25 +104,28 @@ class CodingKind(Kind):
         return True
 
 
-async def tell(
-    workspace: Any, engine: Engine, run: Run, *, whole: bool = False, open_too: bool = True
-) -> None:
+async def tell(workspace: Any, engine: Engine, run: Run, *, whole: bool = False, asked: bool = False) -> None:
     """Print how a request ended, or what it waits for and how it goes on.
 
-    `whole`: its text too, which was not shown while it was written. Without `open_too`, no questions.
+    `whole`: its text too, which was not shown while it was written. `asked`: its question was just shown.
     """
     from detent.cli.output import say
-    from detent.flows.coding.terminal.questions import open_questions, waiting_lines
+    from detent.flows.coding.terminal.questions import commands_of, open_questions, question_lines
 
     result = await result_of(engine, run.id)
-    for line in text_lines(result.text.strip("\n")) if whole and result.done else added_text(result, run):
+    text = added_text(result, run)
+    if whole and result.done and not text:
+        text = text_lines(result.text.strip("\n"))
+    for line in text:
         say(line)
     for line in closing_lines(result):
         say(line)
-    if open_too:
-        for question in await open_questions(engine, run):
-            for line in waiting_lines(workspace, question):
+    for question in await open_questions(engine, run):
+        if not asked:
+            for line in question_lines(question):
                 say(line)
+        for line in commands_of(workspace, question):
+            say(line)
     if result.outcome in ("interrupted", "budget_exhausted") and not workspace.forgets:
         say(f"  {way_on(workspace, result)}")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from detent.cli.signals import done_first, graceful
 from detent.flows.coding.terminal.questions import open_questions, question_lines
 from detent.kernel.entries import Held
+from detent.kernel.status import Status
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
@@ -33,17 +34,23 @@ async def follow(engine: Engine, run_id: str, display: RequestDisplay) -> Run:
     """Show a request until it ends or the person presses Ctrl-C; the request as it stands then."""
     run = await engine.get(run_id)
 
+    async def asked() -> None:
+        for question in await open_questions(engine, run):
+            for line in question_lines(question):
+                display.print_whole(line)
+            display.print_whole(ASKED_THERE)
+
     async def shown() -> None:
+        if run.status is Status.WAITING:
+            await asked()
         async for entry in engine.follow(run_id, run.seq):
             run.apply(entry)
             display.on_run_entry(run, entry)
             if isinstance(entry.body, Held):
-                for question in await open_questions(engine, run):
-                    for line in question_lines(question):
-                        display.print_whole(line)
-                    display.print_whole(ASKED_THERE)
+                await asked()
 
     with graceful() as stop, display:
+        display.join(run)
         following: asyncio.Future[Any] = asyncio.ensure_future(shown())
         if await done_first(following, stop):
             following.result()

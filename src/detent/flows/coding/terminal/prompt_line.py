@@ -14,6 +14,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from detent.cli.output import printable
+
 if TYPE_CHECKING:
     from detent.flows.coding.terminal.prompt_history import PromptHistory
 
@@ -79,7 +81,7 @@ class PromptLine:
         sys.stdout.flush()
         try:
             with _interruptible():
-                text = input(_marked(prompt) if line is not None else prompt)
+                text = input(_marked(prompt) if line is not None else printable(prompt))
                 text = text if self._pastes else "\n".join([text, *_pasted_lines()])
         except UnicodeDecodeError:
             return ""
@@ -131,8 +133,6 @@ def _readline() -> Any:
 
 def _marked(prompt: str) -> str:
     """A prompt whose colours readline does not count as columns."""
-    from detent.cli.output import printable
-
     parts = printable(prompt).split("\x1b")
     marked = [parts[0]]
     for part in parts[1:]:
@@ -156,10 +156,15 @@ def _pasted_lines() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Have Ctrl-C end the reading of a line, whatever else it does at other times."""
-    before = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Have Ctrl-C end the reading of a line, and SIGTERM the program, with the terminal as it was."""
+
+    def end(number: int, frame: Any) -> None:
+        raise SystemExit(128 + number)
+
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: end}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -29,6 +29,12 @@ MOST_DIFF_LINES = 40
 MOST_REASON_LINES = 6
 LONGEST_LINE = 2000
 """Characters of a diff's line that are shown; of a command all are."""
+OF_DOUBT = {
+    "happened": "it was done, and is not done again",
+    "again": "it was not done, or may be done twice",
+    "skip": "the request goes on as if it had not been asked for",
+}
+"""What the answers to a question about an effect in doubt do."""
 SUPPLIED = frozenset({"workspace", "seen"})
 """Arguments that code adds to a call."""
 
@@ -55,9 +61,14 @@ class Question:
         """What is asked for: a word on a call, an answer in own words, what became of an effect."""
         if self.hold.name.startswith("effect:"):
             return "doubt"
-        if self.hold.why == CONFIRM:
+        if self.hold.why == CONFIRM or self.hold.name.startswith(f"{CONFIRM}-"):
             return "confirm"
         return "choice" if self.hold.why != "ask" and self.hold.choices else "ask"
+
+    @property
+    def choices(self) -> list[str]:
+        """Answers to choose from; for a question of the assistant any other will do."""
+        return [str(choice) for choice in self.hold.choices or self.hold.about.get("choices") or ()]
 
     @property
     def call(self) -> tuple[str, dict[str, Any]] | None:
@@ -126,19 +137,31 @@ def question_lines(question: Question) -> Iterator[str]:
         yield from _why(question)
         yield from _exactly(question)
     elif question.kind == "doubt":
-        from detent.cli.run_status import effect_lines
-
-        yield from (f"  {line}" for line in effect_lines(hold))
+        yield from _doubt(question)
     else:
-        yield from (f"  {number}. {shown(choice)}" for number, choice in enumerate(hold.choices, 1))
+        yield from (f"  {number}. {shown(choice)}" for number, choice in enumerate(question.choices, 1))
 
 
-def waiting_lines(workspace: Any, question: Question) -> Iterator[str]:
-    """A question that is not asked here, and the commands that answer it."""
+def commands_of(workspace: Any, question: Question) -> Iterator[str]:
+    """The commands that answer a question."""
     from detent.cli.run_status import next_commands
 
-    yield from question_lines(question)
     yield from (f"  {command}" for command in next_commands(workspace, question.run))
+
+
+def _doubt(question: Question) -> Iterator[str]:
+    """An effect of which it is not known whether it happened, and what the answers do."""
+    from detent.cli.run_status import effect_lines
+
+    if question.call is not None and question.call[0] == "bash":
+        yield from _command(question, question.call[1])
+        if error := question.hold.about.get("error"):
+            yield f"  {paint('because', dim=True)} {shown(str(error))}"
+    else:
+        yield from (f"  {line}" for line in effect_lines(question.hold))
+    for choice in question.hold.choices:
+        if choice in OF_DOUBT:
+            yield f"  {paint(choice, bold=True)}: {OF_DOUBT[choice]}"
 
 
 def _why(question: Question) -> Iterator[str]:

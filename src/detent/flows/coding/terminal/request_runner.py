@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from detent.cli.output import paint, say, warn
+from detent.cli.output import clean, paint, say, warn
 from detent.cli.signals import Stop, done_first, graceful
 from detent.flows.coding.permission import grant_for
 from detent.flows.coding.request_data import RequestData
@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 
 PATIENCE = 60.0
 """Seconds a due timer is waited for before the request is left waiting."""
+FOR_EFFECTS, FOR_COMMANDS = 5.0, 0.2
+"""Seconds that an effect gets to end when the request is interrupted."""
 SETTLED_WITHIN = 10.0
 """Seconds after an interrupt in which whoever waited for the request hears of it."""
-YES_NO = "y once · a always in this session · n no, and why if you like: "
-AGAIN = "Answer with y (yes), a (always) or n (no), in full if you like; anything else is asked again."
+ANSWERS = "y once · a always in this session · n no, and why if you like"
+AGAIN = "Say y (yes), a (always) or n (no); anything else is asked again."
 
 
 class Stopped(NamedTuple):
@@ -46,6 +48,10 @@ class Stopped(NamedTuple):
     """The person has pressed Ctrl-C; `run` may have ended all the same."""
     terminated: bool = False
     """The process was told to end."""
+    asked: bool = False
+    """Its open question was shown, and left open."""
+    elsewhere: bool = False
+    """Its question was answered by somebody else, who drives it now."""
 
 
 class RequestRunner:
@@ -69,6 +75,8 @@ class RequestRunner:
         self._way_on = way_on
         self._below: str | None = None
         """The run that is driven, if it is one below the request."""
+        self._left_by_key = self._answered_elsewhere = False
+        """How the last question was left open."""
         self.typed = ""
         """What was typed while a request ran."""
 
@@ -85,9 +93,11 @@ class RequestRunner:
             if not questions:
                 return stopped
             answered = await self._ask(questions[0])
-            if answered is None:
-                return Stopped(await self._engine.get(run_id), interrupted=self._left_by_key)
-            target = answered
+            if not answered:
+                run = await self._engine.get(run_id)
+                elsewhere = self._answered_elsewhere
+                return Stopped(run, self._left_by_key, asked=not elsewhere, elsewhere=elsewhere)
+            target = questions[0].run.id
 
     # -- driving --------------------------------------------------------------------------------------------
 
@@ -115,13 +125,24 @@ class RequestRunner:
             below, self._below = self._below, None
             for under_way in dict.fromkeys(filter(None, (below, run_id))):
                 with contextlib.suppress(RunStateError, RunNotFound):
-                    await self._engine.interrupt(under_way)
+                    await self._engine.interrupt(under_way, grace=self._grace(run_id))
             await asyncio.wait({working}, timeout=SETTLED_WITHIN)
             return not (await self._engine.get(run_id)).status.is_end
         finally:
             if not working.done():
                 working.cancel()
             await asyncio.gather(working, return_exceptions=True)
+
+    def _grace(self, run_id: str) -> float:
+        """Seconds for the effect under way to end by itself. A command is told at once to end, and then has
+        seconds of its own."""
+        for driver in self._engine.active.drivers():
+            run = driver.run
+            if (run.id == run_id or run.id.startswith(f"{run_id}.")) and run.begun is not None:
+                effects = run.proposal.effects if run.proposal is not None else []
+                if any(item["key"] == run.begun and item["tool"] == "bash" for item in effects):
+                    return FOR_COMMANDS
+        return FOR_EFFECTS
 
     async def _finished(self, run_id: str) -> None:
         """Drive a run until it ends or waits, then the runs that waited for it."""
@@ -137,46 +158,45 @@ class RequestRunner:
 
     # -- asking ---------------------------------------------------------------------------------------------
 
-    _left_by_key = False
-
-    async def _ask(self, question: Question) -> str | None:
-        """Ask a question and hand over the answer; the id of the run that goes on, None if it stays open."""
+    async def _ask(self, question: Question) -> bool:
+        """Ask a question and hand over the answer; False if it stays open, or was answered by another."""
         for told in question_lines(question):
             say(told)
         discard_typed()
-        self.typed, self._left_by_key = "", False
+        self.typed, self._left_by_key, self._answered_elsewhere = "", False, False
         while True:
             try:
                 answer = self._read(question)
+                await self._give(question, answer)
+                return True
             except EOFError:
                 say()
-                return None
+                return False
             except KeyboardInterrupt:
                 say()
                 self._left_by_key = True
-                return None
-            try:
-                await self._give(question, answer)
-            except HoldNotOpen as error:  # somebody else has answered
-                warn(str(error))
+                return False
+            except HoldNotOpen as error:
+                warn(clean(error.why))
+                self._answered_elsewhere = True
+                return False
             except ConfigurationError as error:
-                warn(str(error))
-                continue
-            return question.run.id
+                warn(clean(str(error)))
 
     def _read(self, question: Question) -> Any:
         """The answer, once it is one."""
         assert self._line is not None
         if question.kind == "confirm":
+            say(f"  {paint(ANSWERS, dim=True)}")
             while True:
-                answer = read_answer(self._line.read(f"  {paint(YES_NO, 'yellow')}", completes=False))
+                answer = read_answer(self._line.read(f"  {paint('y/a/n>', 'yellow')} ", completes=False))
                 if answer is not None:
                     return answer
                 say(f"  {AGAIN}")
-        choices = list(question.hold.choices)
-        words = " / ".join(choices) if question.kind in ("doubt", "choice") else "your answer"
+        choices = question.choices
+        words = "/".join(choices) if question.kind in ("doubt", "choice") else "your answer"
         while True:
-            text = self._line.read(f"  {paint(f'{words}: ', 'yellow')}", completes=False).strip()
+            text = self._line.read(f"  {paint(f'{words}>', 'yellow')} ", completes=False).strip()
             if text.isascii() and text.isdigit() and 0 < int(text) <= len(choices):
                 return choices[int(text) - 1]
             if question.kind in ("doubt", "choice"):
@@ -185,11 +205,10 @@ class RequestRunner:
                     return chosen
             elif text:
                 return text
-            say(
-                f"  One of: {', '.join(choices)}."
-                if choices
-                else "  Say something, or leave it open: Ctrl-D."
+            expected = (
+                f"One of: {', '.join(choices)}." if choices else "Say something, or leave it open: Ctrl-D."
             )
+            say(f"  {expected}")
 
     async def _give(self, question: Question, answer: Any) -> None:
         engine, run, token = self._engine, question.run, question.token
@@ -197,10 +216,14 @@ class RequestRunner:
             await engine.resolve(run.id, answer, hold=token)
             return
         if isinstance(answer, Answer):
+            plain = answer.plain
+            if question.hold.choices and plain not in question.hold.choices:
+                plain = "no"  # this question takes no reason
+            await engine.release(run.id, plain, hold=token, drive=False)
             if answer.verdict == "always":
                 self._grant(question)
-            answer = answer.plain
-        await engine.release(run.id, answer, hold=token)
+            return
+        await engine.release(run.id, answer, hold=token, drive=False)
 
     def _grant(self, question: Question) -> None:
         """Allow the session what was asked about, from now on."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from detent.adapters.disk import open_private
-from detent.cli.output import brief, clean, columns, cut, paint, say, table
+from detent.cli.output import clean, columns, cut, paint, say, table
+from detent.flows.coding.commands.session_page import moment_shown, state_shown
 from detent.flows.coding.permission import parse_rule
 from detent.flows.coding.request_data import RequestData
 from detent.flows.coding.result import result_of
 from detent.flows.coding.terminal.ending import closing_lines
 from detent.flows.coding.terminal.plain_text import one_line
-from detent.flows.coding.terminal.questions import open_questions, waiting_lines
+from detent.flows.coding.terminal.questions import commands_of, open_questions, question_lines
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import to_plain
 
@@ -94,12 +95,12 @@ class SlashCommands:
         for line in closing_lines(result):
             say(f"           {line.strip()}")
         for question in await open_questions(conversation.engine, run):
-            for line in waiting_lines(conversation.setup.project, question):
-                say(f"           {line}")
+            for line in (*question_lines(question), *commands_of(conversation.setup.project, question)):
+                say(f"         {line}")
 
     async def _history(self, rest: str) -> None:
         await self._written()
-        record = self._folder.load(self._id())
+        record = self._folder.existing(self._id())
         turns = record.turns
         if len(turns) > LONGEST_LISTED:
             say(paint(f"… {len(turns) - LONGEST_LISTED} messages before; all: /export FILE", dim=True))
@@ -127,7 +128,7 @@ class SlashCommands:
     async def _allow(self, rest: str) -> None:
         conversation = self._conversation
         if rest:
-            parse_rule(rest)
+            parse_rule(rest, conversation.flow.registry.further)
             conversation.allow(rest)
             say(f"From the next request on, no question for: {clean(rest)}")
             return
@@ -157,8 +158,8 @@ class SlashCommands:
         listed = [item for item in self._folder.list() if item.problem is not None or item.workspace == here]
         rows = [
             [
-                item.id, item.state or "-", item.problem or item.outcome or "-",
-                _changed(item.changed_at), cut(one_line(item.prompt), 60),
+                item.id, state_shown(item.state, item.is_complete), item.problem or item.outcome or "-",
+                moment_shown(item.changed), cut(one_line(item.prompt), 60),
             ]
             for item in listed[:LONGEST_LISTED]
         ]  # fmt: skip
@@ -173,12 +174,12 @@ class SlashCommands:
         await self._attach(rest)
 
     async def _export(self, rest: str) -> None:
-        from detent.flows.coding.sessions.folder import file_bytes
+        from detent.flows.coding.sessions.files import file_bytes
 
         if not rest:
             raise ConfigurationError("Say where: /export FILE.")
         await self._written()
-        raw = file_bytes(self._folder.plain(self._folder.load(self._id())))
+        raw = file_bytes(self._folder.plain(self._folder.existing(self._id())))
         _write_new(Path(rest), raw)
         say(f"Written to {clean(rest)}.")
 
@@ -218,15 +219,6 @@ def _write_new(place: Path, raw: bytes) -> None:
         raise ConfigurationError(f"{place} exists already; name a new file.") from None
     except OSError as error:
         raise ConfigurationError(f"{place} cannot be written: {error.strerror}.") from None
-
-
-def _changed(at: Any) -> str:
-    from datetime import datetime
-
-    try:
-        return brief(datetime.fromisoformat(str(at)).timestamp())
-    except (ValueError, OverflowError, OSError):
-        return "-"
 
 
 COMMANDS: Mapping[str, Command] = {

@@ -1,4 +1,4 @@
-"""Requests as JSON, a line each: every transition as it is made, then the result."""
+"""Transitions of requests as they are made: as JSON, a line each, with the result last; and in the log."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from detent.cli.output import iso
+from detent.engine import logger
 from detent.flows.coding.request_data import RequestData
 from detent.kernel.control_characters import json_shown
 from detent.kernel.entries import Moved
@@ -16,6 +17,22 @@ if TYPE_CHECKING:
     from detent.flows.coding.result import CodingResult
     from detent.kernel.entries import Entry
     from detent.kernel.run import Run
+
+
+class TransitionLog:
+    """Observes requests and the runs below them: logs every transition, for `--log-level debug`."""
+
+    def __init__(self, flow: str) -> None:
+        self._flow = flow
+
+    def on_run_entry(self, run: Run, entry: Entry) -> None:
+        """Log a transition."""
+        move = entry.body
+        if run.flow == self._flow and isinstance(move, Moved):
+            logger.debug(
+                "request.moved", run_id=run.id, frm=move.frm, to=move.to, reason=move.reason,
+                turn=RequestData(run.data).counter("iterations"), duration_s=round(move.duration, 3),
+            )  # fmt: skip
 
 
 class TransitionLines(AbstractContextManager["TransitionLines"]):
@@ -32,13 +49,11 @@ class TransitionLines(AbstractContextManager["TransitionLines"]):
         move = entry.body
         if run.flow != self._flow or not isinstance(move, Moved):
             return
-        ended = move.status is not None
         say_line({
             "event": "transition", "run_id": run.id, "session_id": RequestData(run.data).session,
-            "at": iso(entry.at), "from_state": move.frm, "to_state": move.frm if ended else move.to,
+            "at": iso(entry.at), "from_state": move.frm, "to_state": move.to,
             "reason": move.reason, "turn": RequestData(run.data).counter("iterations"),
             "duration_seconds": round(move.duration, 6), "tokens_consumed": move.spend.tokens,
-            "status": move.status.value if move.status is not None else None,
         })  # fmt: skip
 
 

@@ -121,9 +121,7 @@ def judge_reply(
     shown = _without_words(text, counting)
     if calls:
         return JudgedReply(None, shown, "it stands beside tool calls", True)
-    tool = next(
-        filter(None, (written_call(text, *place, known_tools) for place in own_ranges(text, apart))), None
-    )
+    tool = _written_tool(text, apart, known_tools)
     if tool is not None:
         call = "a <tool_call> block" if tool == BLOCK else f"a call of {tool}"
         return JudgedReply(None, shown, f"the same reply writes out {call} as text, and it was not run", True)
@@ -149,6 +147,13 @@ def check_task_completion(content: str) -> tuple[bool, str]:
 
 
 # -- lines that count ---------------------------------------------------------------------------------------
+
+
+def _written_tool(text: str, apart: Sequence[Enclosed], known_tools: Collection[str]) -> str | None:
+    """The tool of a call that the reply writes out in its own words."""
+    named = [name for name in known_tools if name in text]
+    found = (written_call(text, start, end, named) for start, end in own_ranges(text, apart))
+    return next(filter(None, found), None)
 
 
 def _own_markers(text: str, apart: Sequence[Enclosed]) -> list[_Marker]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from detent.adapters.guarded import Guarded
+from detent.adapters.guarded import Guarded, folded
 from detent.adapters.project.sandbox import OWN_FOLDER
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.project_files import ProjectFiles
@@ -23,6 +23,11 @@ SESSIONS = "sessions"
 _MARKS = (FILES[0], OWN_FOLDER)
 """Names in a folder that show that it is a project."""
 _CHOSEN, _USER = "DETENT_CONFIG", "DETENT_USER_CONFIG"
+
+
+def is_settings_file(place: Path) -> bool:
+    """Whether a file has the name of a project's settings: it makes a project of whatever folder it is in."""
+    return folded(place)[-1] == FILES[0]
 
 
 def guards(root: Path, place: Path) -> Iterator[Guarded]:

@@ -21,7 +21,7 @@ from detent.adapters.anchored import OpenFolder
 from detent.adapters.guarded import NOTHING, Guarded, folded
 from detent.adapters.project.sandbox import OWN_FOLDER, Sandbox, quoted
 from detent.engine.tools import ToolError
-from detent.flows.coding.project_guard import guards, stores
+from detent.flows.coding.project_guard import guards, is_settings_file, stores
 from detent.kernel.errors import SIMILAR, DetentError
 
 GIT = ".git"
@@ -173,7 +173,7 @@ class Workspace:
         entry = self.root / _expanded(name)
         entry = entry.parent.resolve() / entry.name  # a link of this name, which leads to the place
         found = (self.sandbox.guarded, *guards(self.root, place))
-        return any(path in guard for path in {place, entry} for guard in found)
+        return any(is_settings_file(path) or any(path in guard for guard in found) for path in {place, entry})
 
     # -- reading --------------------------------------------------------------------------------------------
 

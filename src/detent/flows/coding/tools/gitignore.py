@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -12,6 +13,8 @@ NAME = ".gitignore"
 LARGEST = 1024 * 1024
 """Bytes of the largest such file that is read."""
 MOST_RULES = 5000
+LONGEST = 4096
+"""Characters of a rule; no path is as long."""
 
 
 class _Rule(NamedTuple):
@@ -22,16 +25,18 @@ class _Rule(NamedTuple):
 
 
 class IgnoreFile:
-    """The rules of one `.gitignore` file."""
+    """The rules of one `.gitignore` file. Git matches bytes, so that `?` is half of an `é`."""
 
-    def __init__(self, text: str) -> None:
-        lines = text.removeprefix("\ufeff").split("\n")[:MOST_RULES]
+    def __init__(self, content: bytes) -> None:
+        lines = content.removeprefix(codecs.BOM_UTF8).decode("latin-1").split("\n")[:MOST_RULES]
         self._rules = [rule for line in lines if (rule := _rule(line.removesuffix("\r"))) is not None]
         self._names = _any(rule.pattern for rule in self._rules if not rule.pattern.anchored)
         self._paths = _any(rule.pattern for rule in self._rules if rule.pattern.anchored)
 
     def verdict(self, path: str, is_folder: bool) -> bool | None:
         """Whether a path below the file's folder is ignored; None if no rule says anything."""
+        if not path.isascii():
+            path = path.encode("utf-8", "surrogateescape").decode("latin-1")
         if not self._names(path.rpartition("/")[2]) and not self._paths(path):
             return None  # told in one go: usually no rule matches
         for rule in reversed(self._rules):
@@ -77,7 +82,7 @@ def _any(patterns: Iterable[PathPattern]) -> Callable[[str], object]:
 
 def _rule(line: str) -> _Rule | None:
     line = _without_trailing_spaces(line)
-    if not line or line.startswith("#"):
+    if not line or line.startswith("#") or len(line) > LONGEST:
         return None
     ignores = not line.startswith("!")
     pattern = line if ignores else line[1:]
@@ -87,7 +92,7 @@ def _rule(line: str) -> _Rule | None:
     pattern = pattern.removeprefix("/")
     if any(part in ("", ".", "..") for part in pattern.split("/")):
         return None  # no path has such a part
-    return _Rule(PathPattern(pattern, anchored=anchored), ignores, folders_only)
+    return _Rule(PathPattern(pattern, anchored=anchored, strict=True), ignores, folders_only)
 
 
 def _without_trailing_spaces(line: str) -> str:

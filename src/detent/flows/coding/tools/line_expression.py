@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from detent.engine.patterns import PatternBudget
 
 CHECKED_EVERY = 256
-"""Lines after which the clock is looked at."""
+"""Matches after which the clock is looked at."""
 
 _CLASS_ITEM = r"(?:\\[dwS]|\\[^a-zA-Z0-9\s]|[^\]\\\[\x00-\x1f])"
 _TOKEN = re.compile(
@@ -95,7 +95,7 @@ class LineExpression:
 
     def _each(self, text: str, over: Callable[[], bool]) -> Iterator[tuple[int, int]]:
         for number, line in enumerate(text.split("\n")):
-            if number % CHECKED_EVERY == CHECKED_EVERY - 1 and over():
+            if over():
                 return
             match = next(PatternBudget().find(self.text, line), None)
             if match is not None:

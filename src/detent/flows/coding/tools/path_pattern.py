@@ -16,7 +16,8 @@ MOST_ALTERNATIVES = 200
 ANY_FOLDERS = "**"
 
 _CLASSES = {
-    "alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "digit": "0-9", "lower": "a-z", "upper": "A-Z", "space": r"\s",
+    "alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "digit": "0-9", "lower": "a-z", "upper": "A-Z",
+    "space": r" \t\n\r\f\v",
     "xdigit": "0-9a-fA-F", "punct": r"!-/:-@\[-`{-~", "blank": r" \t",
 }  # fmt: skip
 _NOTHING = "(?!)"
@@ -25,9 +26,17 @@ _NOTHING = "(?!)"
 class PathPattern:
     """One pattern of relative paths, with `/` between their parts."""
 
-    def __init__(self, pattern: str, *, case_sensitive: bool = True, anchored: bool | None = None) -> None:
+    def __init__(
+        self,
+        pattern: str,
+        *,
+        case_sensitive: bool = True,
+        anchored: bool | None = None,
+        strict: bool = False,
+    ) -> None:
         self.text = pattern
-        parts = [part for part in pattern.split("/") if part not in ("", ".")]
+        parts = [part for part in _parts(pattern) if part not in ("", ".")]
+        parts = [ANY_FOLDERS if len(part) > 1 and not part.strip("*") else part for part in parts]
         self.anchored = "/" in pattern.rstrip("/") if anchored is None else anchored
         """Whether it is matched from the beginning of the path."""
         if not self.anchored:
@@ -37,13 +46,13 @@ class PathPattern:
         pairs = zip(parts, [*parts[1:], ""], strict=True)
         parts = [part for part, following in pairs if not part == following == ANY_FOLDERS]
         flags = 0 if case_sensitive else re.IGNORECASE
-        self.expression = _expression(parts)
+        self.expression = _expression(parts, strict)
         """One regular expression for the whole path; None where matching it could take long."""
-        self.name_expression = segment_expression(parts[-1]) + r"\Z" if parts else _NOTHING
+        self.name_expression = _segment(parts[-1], strict) + r"\Z" if parts else _NOTHING
         """A regular expression for the last part of the path."""
         self._whole = None if self.expression is None else re.compile(self.expression, flags | re.DOTALL)
         self._parts = [
-            None if part == ANY_FOLDERS else re.compile(segment_expression(part) + r"\Z", flags | re.DOTALL)
+            None if part == ANY_FOLDERS else re.compile(_segment(part, strict) + r"\Z", flags | re.DOTALL)
             for part in parts
         ]
 
@@ -91,7 +100,23 @@ class PathPattern:
         return positions
 
 
-def _expression(parts: Sequence[str]) -> str | None:
+def _parts(pattern: str) -> list[str]:
+    """The parts of a pattern between slashes; one in a class separates nothing."""
+    parts, start, position = [], 0, 0
+    while position < len(pattern):
+        char = pattern[position]
+        position += 1
+        if char == "\\":
+            position += 1
+        elif char == "[":
+            position = _class_end(pattern, position) or position
+        elif char == "/":
+            parts.append(pattern[start : position - 1])
+            start = position
+    return [*parts, pattern[start:]]
+
+
+def _expression(parts: Sequence[str], strict: bool) -> str | None:
     """A regular expression for whole paths; None with two `**`, whose ways to match multiply."""
     if parts.count(ANY_FOLDERS) > 1:
         return None
@@ -100,12 +125,12 @@ def _expression(parts: Sequence[str]) -> str | None:
         if part == ANY_FOLDERS:
             text += "(?:[^/]+/)*"
         else:
-            text += segment_expression(part) + ("/" if number < len(parts) - 1 else "")
+            text += _segment(part, strict) + ("/" if number < len(parts) - 1 else "")
     return f"{text or _NOTHING}\\Z"
 
 
-def segment_expression(part: str) -> str:
-    """A regular expression for one name.
+def _segment(part: str, strict: bool) -> str:
+    """A regular expression for one name. If `strict`, a class that is not closed matches nothing.
 
     What stands between two `*` is matched where it first occurs, which loses no match and leaves nothing to
     try again.
@@ -125,6 +150,8 @@ def segment_expression(part: str) -> str:
         elif char == "\\":
             pieces[-1] += re.escape(part[position]) if position < len(part) else _NOTHING
             position += 1
+        elif char == "[" and strict:
+            return _NOTHING
         else:
             pieces[-1] += re.escape(char)
     first, *others = pieces
@@ -136,6 +163,8 @@ def segment_expression(part: str) -> str:
 
 def _class_end(part: str, position: int) -> int:
     """Where a class that begins here ends; 0 if it does not."""
+    if part.find("]", position) < 0:
+        return 0
     if part[position : position + 1] in ("!", "^"):
         position += 1
     if part[position : position + 1] == "]":
@@ -171,7 +200,9 @@ def _class(text: str) -> str:
             if text[position] == "\\" and position + 1 < len(text):
                 position += 1
             high, position = text[position], position + 1
-            if low <= high:
+            if low > high:  # git looks at the first character before it sees a range
+                chars.append(low)
+            else:
                 ranges += f"{re.escape(low)}-{re.escape(high)}"
         else:
             chars.append(low)

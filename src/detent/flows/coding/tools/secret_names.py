@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-from pathlib import PurePath
+import re
+from fnmatch import translate
 
 PATTERNS = (".env*", "*.pem", "id_*", "*credentials*")
 """Patterns of the last part of a path, in any case."""
+_NAMES = re.compile("|".join(map(translate, PATTERNS)), re.IGNORECASE)
 
 
 def is_secret(path: str) -> bool:
     """Whether a file has a name that people give to files with secrets."""
-    name = PurePath(path).name.casefold()
-    return any(fnmatchcase(name, pattern) for pattern in PATTERNS)
+    return _NAMES.match(path.rstrip("/").rpartition("/")[2]) is not None

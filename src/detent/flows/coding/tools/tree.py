@@ -153,9 +153,9 @@ class Search:
     def _ignore_file(self, folder: Path) -> IgnoreFile:
         try:
             with self.workspace.reading(folder / gitignore.NAME, gitignore.NAME) as file:
-                return IgnoreFile(file.read(gitignore.LARGEST).decode("utf-8", "surrogateescape"))
+                return IgnoreFile(file.read(gitignore.LARGEST))
         except ToolError:
-            return IgnoreFile("")
+            return IgnoreFile(b"")
 
     def notes(self) -> list[str]:
         """What was left out, in sentences."""

@@ -33,19 +33,16 @@ class Completion:
 
     def _paths(self, word: str) -> list[str]:
         quote = word[:1] if word[:1] in ("'", '"', "`") else ""
-        folder, _, start = word[len(quote) :].rpartition("/")
-        place = self._folder / folder if folder or not word.startswith("/") else Path("/")
+        path = word[len(quote) :]
+        folder, start = path[: path.rfind("/") + 1], path[path.rfind("/") + 1 :]
         try:
-            with os.scandir(place) as entries:
+            with os.scandir(self._folder / folder) as entries:
                 found = sorted(
                     (entry.name, entry.is_dir()) for entry in entries if self._fits(entry.name, start)
                 )
-        except OSError:
+        except (OSError, ValueError):
             return []
-        return [
-            self._written(f"{folder}/{name}" if folder else name, is_dir, quote)
-            for name, is_dir in found[:MOST]
-        ]
+        return [self._written(folder + name, is_dir, quote) for name, is_dir in found[:MOST]]
 
     @staticmethod
     def _fits(name: str, start: str) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from detent.runtime.plugs import App
 
@@ -36,6 +37,23 @@ class Coding(App):
         from detent.flows.coding.settings import HEADING, CodingSettings
 
         return {HEADING: {**heading_keys(CodingSettings), "done_when": None}}
+
+    def files(self, settings: Settings, root: Path) -> Iterator[Path]:
+        """Folders of skills inside the project: the assistant follows what stands there."""
+        skills = settings.get("coding", "skills", default=[])
+        for name in skills if isinstance(skills, list) else ():
+            if isinstance(name, str) and (place := (root / name).resolve()).is_relative_to(root):
+                yield place
+
+    def programs(self, settings: Settings) -> Mapping[str, Any]:
+        """The commands that check a request and run the tests."""
+        check = settings.get("coding", "done_when")
+        commands = {
+            "coding.done_when": check.get("command") if isinstance(check, Mapping) else check,
+            "coding.test_command": settings.get("coding", "test_command"),
+        }
+        # Given to a shell as they are: files among their words are the project's own, and change with it.
+        return {name: ["sh", "-c", text] for name, text in commands.items() if isinstance(text, str)}
 
     def host_facts(self, settings: Settings) -> Mapping[str, str]:
         """Which sandbox commands run in."""

@@ -15,11 +15,12 @@ from detent.flows.coding.conversation import text_of
 from detent.flows.coding.explicit_assistant import added_results
 from detent.flows.coding.nudges import Nudge
 from detent.flows.coding.reply import ToolResult
+from detent.flows.coding.reply_text import enclosed_parts
 from detent.flows.coding.request_data import Message, RequestData
 from detent.flows.coding.response_state import AgentState
 from detent.flows.coding.settings import CodingSettings
 from detent.flows.coding.summary import edited_tests, incomplete_summary
-from detent.flows.coding.task_completion import Completion, JudgedReply, judge_reply
+from detent.flows.coding.task_completion import Completion, JudgedReply, judge_reply, own_text
 from detent.kernel.plain import LONGEST_KEPT
 from detent.kernel.status import Status
 
@@ -29,7 +30,8 @@ MOST_REFUSED = 3
 """Failed checks in a row, without a successful effect between, that end a request."""
 NEAR = 0.8
 """Share of the turns after which the assistant is told how many are left."""
-FENCE = "```"
+LONGEST_SUMMARY = 2000
+"""Characters of a summary that is kept beside the reply."""
 
 
 class Checked(NamedTuple):
@@ -95,10 +97,8 @@ class Respond:
         if judged.completion is None:
             return judged
         # Only a marker that would count is held against what tools have said: that takes reading it all.
-        lines: set[str] = set()
-        for result in data.results():
-            lines.update((await text_of(result.get("content"), ctx.kept)).splitlines())
-        return judge_reply(text, known_tools=self._known_tools, tool_lines=lines) if lines else judged
+        told = [await text_of(result.get("content"), ctx.kept) for result in data.results()]
+        return judge_reply(text, known_tools=self._known_tools, tool_lines=told) if told else judged
 
     async def _accepted(
         self, ctx: StepContext, data: RequestData, judged: JudgedReply, counters: dict[str, int]
@@ -162,7 +162,11 @@ class Respond:
         checked: Checked,
         counters: dict[str, int],
     ) -> Outcome:
-        text = judged.shown
+        text = own_text(judged.shown)
+        summary = completion.summary[:LONGEST_SUMMARY]
+        completion = completion._replace(
+            summary=summary, marker_line=completion.marker_line[:LONGEST_SUMMARY]
+        )
         if data.last_reply.get("by") == "handler":
             results = [
                 ToolResult.from_plain({**result, "content": await text_of(result.get("content"), ctx.kept)})
@@ -173,13 +177,11 @@ class Respond:
         edited = edited_tests(data.files_changed) if checked.state == "passed" else []
         changes: dict[str, Any] = {
             "counters": counters, "outcome": "completed", "outcome_reason": None, "checked": checked.state,
-            "completion": completion._asdict(), "text": self._kept(ctx, text), "summary": completion.summary,
+            "completion": completion._asdict(), "text": self._kept(ctx, text), "summary": summary,
         }  # fmt: skip
         if edited:
             changes["tests_edited"] = edited
-        return Outcome(
-            end=Status.SUCCEEDED, set=changes, reason=completion.summary[:200] or "the request is complete"
-        )
+        return Outcome(end=Status.SUCCEEDED, set=changes, reason=summary[:200] or "the request is complete")
 
     async def _incomplete(
         self,
@@ -250,5 +252,6 @@ class Respond:
 
 def _looks_cut(text: str) -> bool:
     """Whether a reply ends in the middle."""
-    fences = sum(line.lstrip().startswith(FENCE) for line in text.splitlines())
-    return fences % 2 == 1 or text.rstrip().endswith(("…", "..."))
+    if text.rstrip().endswith(("…", "...")):
+        return True
+    return any(part.kind == "fence" and not part.closed for part in enclosed_parts(text))

@@ -88,7 +88,7 @@ class TestEndingAProcess:
             process.wait()
 
 
-class TestMembersOfAGroup:
+class TestMembersOfASession:
     @pytest.mark.parametrize("count", [members_of, _members_by_ps])
     async def test_those_that_have_ended_do_not_count(self, count):
         """Not even while their parent has not asked how they ended."""
@@ -96,9 +96,9 @@ class TestMembersOfAGroup:
         process = subprocess.Popen(["sh", "-c", script], start_new_session=True, stdout=subprocess.PIPE)
         assert process.stdout is not None
         process.stdout.readline()
-        assert count(process.pid) == 3
+        assert len(count(process.pid)) == 3
         os.killpg(process.pid, signal.SIGKILL)
-        await until(lambda: count(process.pid) == 0)
+        await until(lambda: not count(process.pid))
         assert os.getpgid(process.pid) == process.pid, "it is still there, ended"
         process.wait()
 

@@ -117,7 +117,7 @@ class Confinement:
         if self.kind == "none":
             ran = await _run(
                 command, cwd=cwd, env=env, timeout=timeout, head=head, tail=tail, interrupt=interrupt,
-                report_left=True, started=started,
+                session=True, started=started,
             )  # fmt: skip
             return Confined(ran, ran.left)
         with _Handles(env) as handles:

@@ -11,9 +11,10 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from detent.adapters.project.processes import members_of
+from detent.adapters.project.processes import members_of, signal_groups
 from detent.engine.tools import ToolError
 
 GRACE = 1.0
@@ -24,13 +25,21 @@ SHELL = "/bin/sh"
 TETHERED = """
 exec 3<&0
 read -r _ <&3 || exit 125
-( (read -r _ <&3 || kill -KILL 0) >/dev/null 2>&1 & )
+( (read -r _ <&3 || {
+    for stat in /proc/[0-9]*/stat /proc/[0-9]*/stat; do
+        read -r line <"$stat" || continue
+        set -- ${line##*) }
+        pid=${stat#/proc/}
+        [ "$4" = $$ ] && [ "$3" != $$ ] && kill -KILL "${pid%/stat}"
+    done
+    kill -KILL 0
+}) >/dev/null 2>&1 & )
 exec "$@" 3<&- <"$0"
 """
 """Becomes the program once it is told to go on, and never if this process dies before that. It leaves a
-watcher in the process group, which kills the group when this process dies: a pipe that nothing can write to
-any more reads as ended. The watcher is not a child of the program, because a program may wait for all its
-children."""
+watcher in the process group, which kills the session when this process dies, other groups of it first: a pipe
+that nothing can write to any more reads as ended. The watcher is not a child of the program, because a
+program may wait for all its children."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +54,7 @@ class Ran:
     """Bytes of its output that were cut."""
     seconds: float
     left: bool = False
-    """Whether processes it had left in its process group were ended; known if that was asked for."""
+    """Whether processes it had left in its session were ended; known if that was asked for."""
 
 
 class TimedOut(Exception):
@@ -100,7 +109,7 @@ async def run_program(
     tail: int = 0,
     stop_when_full: bool = False,
     strays: bool = True,
-    report_left: bool = False,
+    session: bool = False,
     merged: bool = False,
     interrupt: float | None = None,
     pass_fds: Sequence[int] = (),
@@ -109,9 +118,9 @@ async def run_program(
     """Run a program to its end. `TimedOut` when it took too long; `ToolError` when it cannot be started.
 
     With `stop_when_full` it is stopped once its output is longer than `head`; with `strays`, processes it
-    leaves behind in its process group are killed with it, and with `report_left` the result says whether
-    there were any. `merged` puts its errors among its output. `started` is told its process id before it does
-    anything; where there is no shell, as soon as it runs.
+    leaves behind in its process group are killed with it; with `session`, all those of its session are, and
+    the result says whether there were any. `merged` puts its errors among its output. `started` is told its
+    process id before it does anything; where there is no shell, as soon as it runs.
 
     When the task is cancelled, the program is killed at once. With `interrupt` it first gets SIGINT and so
     many seconds, and then `Interrupted` is raised with its result, in place of the cancellation; a second
@@ -140,6 +149,7 @@ async def run_program(
         raise ToolError("not_started", f"'{name_of(argv)}' cannot be started ({why}).") from None
     finally:
         tether.handed_over(transport is not None)
+    send = partial(_signal, transport, session=session)
     in_time = timed_out = interrupted = left = False
     try:
         if started is not None:
@@ -151,22 +161,22 @@ async def run_program(
             if interrupt is None:
                 raise
             interrupted = True
-            await _end(transport, program, signal.SIGINT, interrupt)
+            await _end(send, program, signal.SIGINT, interrupt)
         else:
             if not in_time:
-                await _end(transport, program, None if program.full else signal.SIGTERM)
+                await _end(send, program, None if program.full else signal.SIGTERM)
                 timed_out = not program.full
         if strays:
-            left = report_left and in_time and await _has_left(transport.get_pid())
-            _signal(transport, signal.SIGKILL)
+            left = session and in_time and await _has_left(transport.get_pid())
+            send(signal.SIGKILL)
         # A process that inherited its output and left the group may hold it open for ever.
         await asyncio.wait({program.silent}, timeout=GRACE)
     except asyncio.CancelledError:
-        _signal(transport, signal.SIGKILL)
+        send(signal.SIGKILL)
         raise
     finally:
         if strays:
-            _signal(transport, signal.SIGKILL)
+            send(signal.SIGKILL)
         tether.let_go()
         transport.close()
     code = transport.get_returncode()
@@ -284,32 +294,34 @@ def _settle(future: asyncio.Future[None]) -> None:
 
 
 async def _end(
-    transport: asyncio.SubprocessTransport,
+    send: Callable[[signal.Signals], None],
     program: _Program,
     number: signal.Signals | None,
     grace: float = GRACE,
 ) -> None:
     """End a program: by a signal and so many seconds, if one is given; where that fails, by SIGKILL."""
     if number is not None:
-        _signal(transport, number)
+        send(number)
         if await program.exited(grace):
             return
-    _signal(transport, signal.SIGKILL)
+    send(signal.SIGKILL)
     await program.exited(10 * GRACE)
 
 
-async def _has_left(group: int) -> bool:
-    """Whether a program has left processes in its group besides the watcher, a moment after it has ended."""
+async def _has_left(session: int) -> bool:
+    """Whether a program has left processes besides the watcher, a moment after it has ended."""
     until = time.monotonic() + MOMENT
-    while members_of(group) > 1:
+    while len(members_of(session)) > 1:
         if time.monotonic() >= until:
             return True
         await asyncio.sleep(MOMENT / 5)
     return False
 
 
-def _signal(transport: asyncio.SubprocessTransport, number: signal.Signals) -> None:
-    """Send a signal to the whole process group, where there are groups."""
+def _signal(transport: asyncio.SubprocessTransport, number: signal.Signals, *, session: bool) -> None:
+    """Send a signal to the whole process group, where there are groups, or to the whole session."""
+    if session and hasattr(os, "getsid"):
+        signal_groups(transport.get_pid(), number)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(transport.get_pid(), number)

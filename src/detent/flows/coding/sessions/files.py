@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -108,17 +109,19 @@ def keep_backup(folder: OpenFolder, name: str, raw: bytes) -> str:
     """Keep a file under another name before it is replaced, and return that name; never over another file.
 
     Killed on the way, this leaves a whole copy or none.
+
+    Raises:
+        OSError: it cannot be written.
     """
-    number = 0
-    while True:
+    for number in count():
         backup = f"{name}{BACKUP}" + (f".{number}" if number else "")
-        number += 1
         try:
-            if bytes_of(folder, backup)[0] == raw:
-                return backup
+            folder.stat(backup)
         except FileNotFoundError:
             with contextlib.suppress(FileExistsError):
                 write_new(folder, backup, raw)
                 return backup
-        except Unusable:  # a link or a folder of this name
-            continue
+        with contextlib.suppress(Unusable, FileNotFoundError):  # a link, say, or a folder
+            if bytes_of(folder, backup)[0] == raw:
+                return backup
+    raise AssertionError("numbers do not end")

@@ -79,16 +79,18 @@ def bytes_of(folder: OpenFolder, name: str) -> tuple[bytes, FileState]:
         raise
     except OSError as error:
         raise Unusable(_why_closed(error)) from None
-    with os.fdopen(handle, "rb") as file:
-        status = os.fstat(file.fileno())
+    try:
+        status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             raise Unusable("is a folder" if stat.S_ISDIR(status.st_mode) else "is no file")
         if status.st_size > LARGEST:
             raise Unusable(f"is larger than {LARGEST // 1024**2} MB")
-        try:
+        with open(handle, "rb", closefd=False) as file:
             return file.read(), state_of(status)
-        except OSError as error:
-            raise Unusable(f"cannot be read: {error.strerror}") from None
+    except OSError as error:
+        raise Unusable(f"cannot be read: {error.strerror}") from None
+    finally:
+        os.close(handle)
 
 
 def _why_closed(error: OSError) -> str:

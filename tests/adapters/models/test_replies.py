@@ -139,7 +139,7 @@ def library(given: list[Any], streaming: bool) -> ModelStepExecutor:
         for index, arguments in enumerate(given):
             yield {index: DeltaToolCall("read_file", arguments, tool_call_id=f"c{index}")}
 
-    served = FunctionModel(None if streaming else reply, stream_function=streamed if streaming else None)
+    served = FunctionModel(stream_function=streamed) if streaming else FunctionModel(reply)
     return ModelStepExecutor(PydanticAIModel(lambda name: Made(served), default_id="f-1"))
 
 

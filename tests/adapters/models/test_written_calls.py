@@ -18,7 +18,7 @@ from tests.adapters.models.talk import ASKED, TOOLS, Heard, asked, executor, req
 READ = '{"tool": "read_file", "arguments": {"filepath": "a.py"}}'
 PRETTY = json.dumps(json.loads(READ), indent=2)
 A = ("read_file", {"filepath": "a.py"})
-LS = ("list_dir", {})
+LS: tuple[str, Any] = ("list_dir", {})
 
 
 def made(text: str) -> tuple[str, list[tuple[str, Any]]]:
@@ -61,6 +61,8 @@ CALLS: dict[str, tuple[str, str, list[tuple[str, Any]]]] = {
     "tool_use": ('{"type": "tool_use", "name": "read_file", "input": {"filepath": "a.py"}}', "", [A]),
     "action": ('{"action": "read_file", "action_input": {"filepath": "a.py"}}', "", [A]),
     "function": ('{"function": "read_file", "args": {"filepath": "a.py"}}', "", [A]),
+    "function_name": ('{"function_name": "read_file", "kwargs": {"filepath": "a.py"}}', "", [A]),
+    "tool_name": ('{"tool_name": "read_file", "tool_input": {"filepath": "a.py"}}', "", [A]),
     "with a thought": (
         '{"thought": "I look.", "tool": "read_file", "arguments": {"filepath": "a.py"}}', "", [A],
     ),
@@ -218,25 +220,44 @@ def test_a_hostile_reply_is_read_in_time_in_proportion_to_its_length(reply):
     assert shown + watched.held() == long[:100_000]
 
 
+def parts_of(text: str, length: int) -> list[str]:
+    return [text[start : start + length] for start in range(0, len(text), length)]
+
+
 class TestStreamed:
     """Text is heard as it is written; calls are not."""
 
     @pytest.mark.parametrize(("reply", "text", "calls"), CALLS.values(), ids=CALLS)
-    async def test_what_is_heard_is_the_text_without_its_calls(self, reply, text, calls):
+    def test_what_is_shown_is_the_text_without_its_calls(self, reply, text, calls):
         for length in (1, 7, 1000):
-            heard = Heard()
-            parts = [reply[start : start + length] for start in range(0, len(reply), length)]
-            events = [*(delta(content=part) for part in parts), delta(finish="stop"), event("[DONE]")]
-            got = await asked(stream(events), native=False, heard=heard)
-            assert (got.text, [(call.name, call.arguments) for call in got.calls]) == (text, calls)
-            assert heard.text.split() == text.split()
+            watched = StreamedText(TOOLS)
+            shown = "".join(watched.add(part) for part in parts_of(reply, length))
+            assert (shown + written_calls.read(watched.held(), TOOLS).text).split() == text.split()
 
     @pytest.mark.parametrize("reply", PROSE.values(), ids=PROSE)
-    async def test_prose_is_heard_word_for_word(self, reply):
-        heard = Heard()
-        events = [*(delta(content=char) for char in reply), delta(finish="stop"), event("[DONE]")]
-        got = await asked(stream(events), native=False, heard=heard)
-        assert got.text == heard.text == reply
+    def test_prose_is_shown_word_for_word(self, reply):
+        for length in (1, 7, 1000):
+            watched = StreamedText(TOOLS)
+            shown = "".join(watched.add(part) for part in parts_of(reply, length))
+            assert shown + watched.held() == reply
+
+    async def test_what_is_heard_is_what_is_said(self):
+        """Over HTTP: texts, calls, and JSON that begins as a call does and is none."""
+        for reply, text, count in [
+            (f"I look.\n```json\n{READ}\n```\nThen.\n", "I look.\n\nThen.", 1),
+            (f"I look.\n{READ}\n{READ[:-1]}", "I look.", 2),
+            (PROSE["a file"], PROSE["a file"], 0),
+            (PROSE["in a sentence"], PROSE["in a sentence"], 0),
+            (PROSE["another key first"], PROSE["another key first"], 0),
+        ]:
+            heard = Heard()
+            events = [delta(content=part) for part in parts_of(reply, 3)]
+            got = await asked(
+                stream([*events, delta(finish="stop"), event("[DONE]")]), native=False, heard=heard
+            )
+            assert (got.text, len(got.calls)) == (text, count)
+            assert heard.text.split() == text.split()
+            assert len(heard.chunks) > 1
 
     def test_only_what_may_be_a_call_is_held_back(self):
         """Code and prose come at once, also behind JSON that turned out to be none."""

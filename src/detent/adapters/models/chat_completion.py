@@ -18,7 +18,6 @@ Text: TypeAlias = tuple[str, Literal["output", "thinking"]]
 KEPT = ("extra_content", "reasoning_content")
 """Fields of a message that a server may want back with it: Gemini's signatures, DeepSeek's reasoning."""
 
-_THOUGHTS = ("reasoning_content", "reasoning")
 _FINISHES: dict[str, Finish] = {
     "stop": "stop", "length": "length", "max_tokens": "length", "model_length": "length",
     "tool_calls": "tool", "function_call": "tool", "content_filter": "filter", "refusal": "filter",
@@ -121,20 +120,21 @@ class ChatCompletion:
         if message is None and completion.finish != "filter":
             raise KeyError("message")
         message = message or {}
-        numbered = [{**call, "index": index} for index, call in enumerate(_calls_of(message))]
-        for _ in completion._message({**message, "tool_calls": numbered}):
-            pass
+        calls = _each(message.get("tool_calls") or ())
+        numbered = [{**call, "index": index} for index, call in enumerate(calls)]
+        completion._message({**message, "tool_calls": numbered}, [])
         return completion
 
-    def add(self, body: Mapping[str, Any]) -> Iterator[Text]:
-        """Add one event of a stream; gives the new text. To be exhausted."""
+    def add(self, body: Mapping[str, Any]) -> list[Text]:
+        """Add one event of a stream; gives the new text."""
         self.model_id = body.get("model") or self.model_id
         self.usage = body.get("usage") or self.usage
+        texts: list[Text] = []
         for choice in body.get("choices") or ():
-            if choice.get("index") not in (None, 0, "0"):
-                continue  # one was asked for
-            yield from self._message(choice.get("delta") or {})
-            self.reason = _reason(choice) or self.reason
+            if choice.get("index") in (None, 0, "0"):  # one was asked for
+                self._message(choice.get("delta") or {}, texts)
+                self.reason = _reason(choice) or self.reason
+        return texts
 
     @property
     def finish(self) -> Finish:
@@ -161,51 +161,51 @@ class ChatCompletion:
         calls = {str(index): call.extra for index, call in enumerate(self.calls) if call.extra}
         return {**self._fields, **({"calls": calls} if calls else {})}
 
-    def _message(self, message: Mapping[str, Any]) -> Iterator[Text]:
-        """Add a message, or a piece of one; gives its text."""
+    def _message(self, message: Mapping[str, Any], texts: list[Text]) -> None:
+        """Add a message, or a piece of one, and its text to `texts`."""
         self.chosen = True
         for name in KEPT:
             if value := message.get(name):
                 before = self._fields.get(name)
                 both_text = isinstance(before, str) and isinstance(value, str)
                 self._fields[name] = before + value if both_text else value
-        thought = next((message[name] for name in _THOUGHTS if message.get(name)), None)
-        if isinstance(thought, str):
-            yield thought, "thinking"
-        if (content := message.get("content")) is not None:
-            yield from self._content(content)
+        thought = message.get("reasoning_content") or message.get("reasoning")
+        if thought and isinstance(thought, str):
+            texts.append((thought, "thinking"))
+        if content := message.get("content"):
+            self._content(content, texts)
         if refusal := message.get("refusal"):
-            yield from self._refuse(refusal)
-        numbers = set[Any]()
-        for piece in _calls_of(message):
-            self._add_call(piece, numbers)
+            self._refuse(refusal, texts)
+        if calls := message.get("tool_calls"):
+            numbers = set[Any]()
+            for piece in _each(calls):
+                self._add_call(piece, numbers)
         if function := message.get(_LEGACY):
             self._add_call({"index": _LEGACY, "function": function}, set())
 
-    def _content(self, content: Any) -> Iterator[Text]:
+    def _content(self, content: Any, texts: list[Text]) -> None:
         """Add content: a text, or parts of several types."""
         if isinstance(content, str):
             self._text.append(content)
-            if content:
-                yield content, "output"
+            texts.append((content, "output"))
             return
         for part in [content] if isinstance(content, Mapping) else content:
             if isinstance(part, str):
-                yield from self._content(part)
+                self._content(part, texts)
                 continue
             kind = str(part.get("type") or "text")
             if "refusal" in kind:
-                yield from self._refuse(part.get("refusal") or part.get("text"))
+                self._refuse(part.get("refusal") or part.get("text"), texts)
             elif "thinking" in kind or "reasoning" in kind or "summary" in kind:
-                yield from _thoughts(part)
+                texts += [(thought, "thinking") for thought in _thoughts(part)]
             elif isinstance(text := part.get("text"), str):
-                yield from self._content(text)
+                self._content(text, texts)
 
-    def _refuse(self, words: Any) -> Iterator[Text]:
+    def _refuse(self, words: Any, texts: list[Text]) -> None:
         self._refused = True
         if isinstance(words, str) and words:
             self._refusal.append(words)
-            yield words, "output"
+            texts.append((words, "output"))
 
     def _add_call(self, piece: Mapping[str, Any], before: set[Any]) -> None:
         """Add a tool call, or a piece of one; `before` are the numbers of those it came together with."""
@@ -227,19 +227,18 @@ class ChatCompletion:
         call.add(piece, function, self.knows)
 
 
-def _calls_of(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _each(calls: Any) -> Iterator[Mapping[str, Any]]:
     """The calls of a message, or pieces of them; what is none stands where its arguments would."""
-    calls = message.get("tool_calls") or ()
     for call in [calls] if isinstance(calls, Mapping) else calls:
         if call is not None:
             yield call if isinstance(call, Mapping) else {"function": {"arguments": call}}
 
 
-def _thoughts(part: Mapping[str, Any]) -> Iterator[Text]:
+def _thoughts(part: Mapping[str, Any]) -> Iterator[str]:
     for name in ("thinking", "reasoning", "text", "summary"):
         value = part.get(name)
         if isinstance(value, str) and value:
-            yield value, "thinking"
+            yield value
         elif isinstance(value, list):
             for inner in value:
                 if isinstance(inner, Mapping):

@@ -395,7 +395,7 @@ class OpenAIModel:
                 body = json.loads(data)
                 if body.get("error"):
                     raise self._failure_inside(body, request)
-                texts = list(partial.add(body))
+                texts = partial.add(body)
             except (ValueError, RecursionError, KeyError, IndexError, TypeError, AttributeError) as error:
                 raise self._garbage(size) from error
             for text, kind in texts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from detent.dispatch.conversation import Message, ToolCall
 
@@ -13,12 +13,14 @@ GO_ON = "Go on."
 one for the beginning of their answer."""
 
 
-def sendable(messages: Iterable[Message]) -> tuple[Message, ...]:
+def sendable(messages: Sequence[Message]) -> tuple[Message, ...]:
     """The messages, none empty, one of the system at the beginning, and none of an assistant at the end.
 
     Each message is sent as it was before, whatever follows, so that a provider's cache can be used. Arguments
     that cannot be read are sent as none: servers read them, and fail.
     """
+    if _is_sendable(messages):
+        return tuple(messages)
     sent: list[Message] = []
     for message in messages:
         blank = not message.content or message.content.isspace()
@@ -43,6 +45,24 @@ def sendable(messages: Iterable[Message]) -> tuple[Message, ...]:
     if _needs_question(sent):
         sent.append(Message("user", GO_ON))
     return tuple(sent)
+
+
+def _is_sendable(messages: Sequence[Message]) -> bool:
+    """Whether the messages are sent as they are, which nearly all are."""
+    before, asks = "", False
+    for role, content, calls, _, _ in messages:
+        if role == "system":
+            if before or not content or content.isspace():
+                return False
+        elif role == "assistant":
+            if not asks or content.isspace() or not (content or calls):
+                return False
+            if calls and not all(isinstance(call.arguments, dict) for call in calls):
+                return False
+        elif role == "user" and (not content or content.isspace()):
+            return False
+        before, asks = role, role in ("user", "tool") or bool(calls)
+    return asks
 
 
 def _needs_question(sent: Sequence[Message]) -> bool:

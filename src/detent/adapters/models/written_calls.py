@@ -19,8 +19,8 @@ from detent.dispatch.agent_tools import AgentTool
 
 OURS = ("tool", "tool_name")
 """Keys for the name of a tool which hardly any other object has together with arguments."""
-NAMES = (*OURS, "name", "function", "action")
-ARGUMENTS = ("arguments", "args", "parameters", "params", "input", "action_input")
+NAMES = (*OURS, "name", "function", "function_name", "action")
+ARGUMENTS = ("arguments", "args", "parameters", "params", "input", "tool_input", "action_input", "kwargs")
 LISTS = ("calls", "tool_calls")
 BESIDE = frozenset({"id", "call_id", "index", "type", "thought", "thoughts", "reasoning", "explanation"})
 """Keys that may stand beside a call."""

@@ -18,7 +18,7 @@ from detent.flows.coding.tools.update_file import update_file_tool
 from detent.flows.coding.tools.write_file import write_file_tool
 
 MAKERS = (read_file_tool, list_dir_tool, glob_tool, grep_tool, write_file_tool, update_file_tool)
-FILE_ARGUMENTS = {
+FILE_ARGUMENTS: dict[str, dict[str, Any]] = {
     "read_file": {}, "list_dir": {}, "glob": {"pattern": "*"}, "grep": {"pattern": "."},
     "write_file": {"content": "x\n", "overwrite": True}, "update_file": {"target": "a", "patch": "b"},
 }  # fmt: skip

@@ -18,13 +18,14 @@ from detent.engine.notes import noted, tagged
 from detent.engine.offloaded import blob_of, dug, kept_beside, unfolded
 from detent.engine.outcome import Effect, Outcome, Receipt
 from detent.engine.placeholders import written
+from detent.engine.plain_answer import plain_answer
 from detent.engine.ports import Clock, TapeCall, TapeError
 from detent.engine.query_errors import error_again, error_facts, place_of
 from detent.engine.run_resources import resource_of
 from detent.engine.step import Step
 from detent.engine.step_failures import StepChanged, Transient
 from detent.engine.tools import Tool, Toolbox, ToolError
-from detent.engine.user_errors import Acting, located
+from detent.engine.user_errors import Acting
 from detent.engine.verdicts import verdict_note
 from detent.kernel import checks
 from detent.kernel.budget import NOTHING, Budget, Spend
@@ -352,7 +353,7 @@ class StepContext:
         async def ask() -> Any:
             resource = await resource_of(self._driver, tool)
             async with TimeLimit(tool.timeout):
-                return kept_answer(await call(tool.perform, tool.blocking, *resource, **args), tool.perform)
+                return plain_answer(await call(tool.perform, tool.blocking, *resource, **args), tool.perform)
 
         try:
             tape = self._driver.engine.tape
@@ -413,7 +414,7 @@ class StepContext:
     async def _record(self, key: str, work: Callable[[], Any], spend: Callable[[Any], Spend] | None) -> None:
         # A worker that missed a takeover must not pay for an answer the new worker has paid for.
         await self._driver.confirm()
-        value = kept_answer(await call(work, None), work)
+        value = plain_answer(await call(work, None), work)
         used = NOTHING
         if spend is not None:
             try:
@@ -600,9 +601,8 @@ class StepContext:
             first = (self._driver.effect_call(key, self.attempt),)
         first += await resource_of(self._driver, resolved)
         async with TimeLimit(resolved.timeout):
-            return kept_answer(
-                await call(resolved.perform, resolved.off_loop, *first, **whole), resolved.perform
-            )
+            answer = await call(resolved.perform, resolved.off_loop, *first, **whole)
+        return plain_answer(answer, resolved.perform)
 
     async def child(self, flow: str, data: Any = None, *, key: str, **options: Any) -> Child:
         """Run a child run with id `<this run>.<key>` (dots in the key escaped) to its end; give its result.
@@ -631,11 +631,7 @@ class StepContext:
         return await driver.engine.run_children(driver, flow, list(items), limit, stop_on_failure, **options)
 
     async def other(self, run_id: str) -> Run:
-        """Another run of the store, as it stands now; not to be changed.
-
-        Raises:
-            RunNotFound: there is none.
-        """
+        """Another run of the store, not to be changed; `RunNotFound` if there is none."""
         from detent.engine.journal_reader import load
 
         return await load(self._driver.engine.store, run_id)
@@ -732,14 +728,6 @@ class StepContext:
     async def kept(self, reference: Mapping[str, Any]) -> bytes | None:
         """The kept value, or None when it was purged."""
         return await self._driver.log.blob(reference["$blob"])
-
-
-def kept_answer(value: Any, function: Callable[..., Any]) -> Any:
-    """A function's return value as the journal keeps it; an error names the function's location."""
-    try:
-        return to_plain(value)
-    except InvalidValue as error:
-        raise located(error, function) from None
 
 
 def step_path(step: Step, run: Run) -> str:

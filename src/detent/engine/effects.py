@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from detent.engine import confirmation, logger, moves
 from detent.engine.calls import TimeLimit, call, watched
-from detent.engine.context import StepContext, kept_answer
+from detent.engine.context import StepContext
 from detent.engine.finishing import is_finishing
+from detent.engine.plain_answer import plain_answer
 from detent.engine.ports import LedgerLine, TapeCall, TapeError
 from detent.engine.run_resources import resource_of
 from detent.engine.tools import NOT_DONE, UNKNOWN, Tool, ToolError
@@ -418,7 +419,7 @@ class UnkeptReceipt(Exception):
 def _receipt(value: Any, function: Callable[..., Any]) -> Any:
     """A tool's return value as a receipt the journal can keep."""
     try:
-        return kept_answer(value, function)
+        return plain_answer(value, function)
     except Exception as error:
         raise UnkeptReceipt(message_of(error)) from error
 
@@ -435,9 +436,8 @@ async def _probe(driver: Work, tool: Tool, key: str, args: dict[str, Any], attem
             async with TimeLimit(tool.timeout):
                 resource = await resource_of(driver, tool)
                 receipt = await call(tool.probe, tool.off_loop, *first, *resource, **args)
-                return (
-                    receipt if receipt is NOT_DONE or receipt is UNKNOWN else kept_answer(receipt, tool.probe)
-                )
+                unsure = receipt is NOT_DONE or receipt is UNKNOWN
+                return receipt if unsure else plain_answer(receipt, tool.probe)
         except Exception as error:
             logger.warning(
                 "effect.probe_failed", run_id=driver.run.id, tool=tool.name, attempt=number,

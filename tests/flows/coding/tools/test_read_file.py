@@ -64,10 +64,10 @@ def test_going_on_where_the_note_says_gives_the_whole_file(bench):
 
 
 def test_a_line_too_long_is_cut_between_characters_and_said_to_be(bench):
-    bench.put("one.txt", "ä" * LARGEST)
+    bench.put("one.txt", "a" + "ä" * LARGEST)
     answer = bench.run("read_file", filepath="one.txt")
     body, _, note = answer["content"].partition("\n[")
-    assert set(body) == {"ä"}
+    assert set(body) == {"a", "ä"}
     assert len(body.encode()) <= LARGEST
     assert answer["truncated"]
     assert "Line 1 is longer" in note
@@ -77,6 +77,18 @@ def test_a_line_too_long_is_cut_between_characters_and_said_to_be(bench):
     long = bench.text("read_file", filepath="two.txt", start_line=2)
     assert long.startswith("x" * LARGEST + "\n[Line 2 is longer")
     assert "start_line=3.]" in long
+
+
+@pytest.mark.parametrize("line", ["x" * 99 + "\n", "x" * (LARGEST // 2 - 1) + "\n"])
+def test_what_just_fits_is_whole_and_one_byte_more_is_not(bench, line):
+    text = line * (LARGEST // len(line))
+    bench.put("just", text)
+    assert bench.run("read_file", filepath="just")["content"] == text
+    bench.put("more", text + "y")
+    answer = bench.run("read_file", filepath="more")
+    assert (answer["truncated"], answer["content"].startswith(text + "[Lines 1 to")) == (True, True)
+    bench.put("longer", text[:-1] + "y\n")
+    assert bench.run("read_file", filepath="longer")["truncated"]
 
 
 def test_bytes_that_are_no_utf_8_are_replaced_and_said_to_be(bench):

@@ -239,6 +239,32 @@ def test_no_link_that_is_swapped_in_meanwhile_leads_out(tmp_path, component):
     assert "ok" in codes
 
 
+PIPER = """
+import os, sys
+file, stop = sys.argv[1:]
+os.mkfifo(file + ".pipe")
+print("ready", flush=True)
+while not os.path.exists(stop):
+    os.rename(file, file + ".real")
+    os.rename(file + ".pipe", file)
+    os.rename(file, file + ".pipe")
+    os.rename(file + ".real", file)
+"""
+
+
+def test_a_pipe_that_is_swapped_in_meanwhile_blocks_nothing(bench, tmp_path):
+    """Opened as usual, a pipe that nobody writes to would hold the call for ever."""
+    place = bench.put("a", "inside")
+    command = [sys.executable, "-c", PIPER, str(place), str(tmp_path / "stop")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    codes = [bench.code("read_file", filepath="a") for _ in range(8000 if ALL else 2000)]
+    (tmp_path / "stop").touch()
+    process.communicate()
+    assert {"ok", "invalid_arguments"} >= set(codes) - {"not_found"}
+
+
 def test_threads_that_read_and_write_one_file_never_see_half_of_it(bench):
     bench.put("a", "0" * 50_000)
     wrong: list[str] = []

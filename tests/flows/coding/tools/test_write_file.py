@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import stat
 
 import pytest
 
+from detent.engine.tools import EffectCall, ToolError
 from detent.flows.coding.tools.write_file import LARGEST
 from tests.flows.coding.tools.bench import Bench
 
@@ -65,6 +67,40 @@ def test_writing_what_is_there_already_changes_nothing(bench):
     answer = bench.run("write_file", filepath="a", content="same", overwrite=True)
     assert (answer["ok"], answer["paths"]) == (True, [])
     assert (place.stat().st_ino, place.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+@pytest.mark.parametrize(("tool", "args"), [
+    ("write_file", {"content": "new", "overwrite": True}),
+    ("update_file", {"target": "old", "patch": "new"}),
+])  # fmt: skip
+@pytest.mark.parametrize("theirs", ["old and more", None])
+def test_what_changes_at_the_last_moment_is_not_overwritten(bench, tool, args, theirs):
+    """The intent is journaled between the look at the file and the write: others may write meanwhile."""
+    place = bench.put("a", "old")
+
+    async def begun(**facts):
+        assert facts["before"] == hashlib.sha256(b"old").hexdigest()
+        assert facts["after"] == hashlib.sha256(b"new").hexdigest()
+        place.unlink() if theirs is None else place.write_text(theirs)
+
+    call = EffectCall("r", "k", 1, begun=begun)
+    args = {"workspace": str(bench.root), "filepath": "a", **args, "seen": bench.seen("a")}
+    with pytest.raises(ToolError) as caught:
+        asyncio.run(bench.tools[tool].perform(call, **args))
+    assert caught.value.code == "stale"
+    assert (place.read_text() if place.exists() else None) == theirs
+
+
+def test_a_file_that_appears_at_the_last_moment_is_not_overwritten(bench):
+    async def begun(**facts):
+        assert facts["before"] is None
+        bench.put("a", "theirs")
+
+    args = {"workspace": str(bench.root), "filepath": "a", "content": "ours"}
+    with pytest.raises(ToolError) as caught:
+        asyncio.run(bench.tools["write_file"].perform(EffectCall("r", "k", 1, begun=begun), **args))
+    assert caught.value.code == "exists"
+    assert (bench.root / "a").read_text() == "theirs"
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o755, 0o444, 0o640])

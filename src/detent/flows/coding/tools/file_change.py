@@ -69,12 +69,17 @@ class FileChange:
     def perform(self) -> None:
         """Write the file, if it is still as it was."""
         current = content_of(self.workspace, self.place, self.path)
+        if current is not None and self.before is None:
+            raise self._exists()
         if current != self.before:
             raise ToolError("stale", f"{quoted(self.path)} was changed meanwhile; read it again.")
         with codes():
             written = self.workspace.sandbox.put(self.place, self.after, replace=self.before is not None)
         if not written:
-            raise ToolError("exists", f"{quoted(self.path)} exists by now; read it first.")
+            raise self._exists()
+
+    def _exists(self) -> ToolError:
+        return ToolError("exists", f"{quoted(self.path)} exists by now; read it first.")
 
     def diff(self) -> str:
         """The change for a person: a unified diff that names the contents by their hashes."""

@@ -1,8 +1,9 @@
 """Twenty small tasks for a local model: done, honestly not done, and falsely done.
 
-By hand, because it takes a model file and most of an hour: ``python -m benchmarks.local_coding``. A task counts
-as done when the request ends as completed and the task's check passes; as falsely done when it ends as completed
-and the check fails. The check is the benchmark's own; with ``--done-when`` the request has it too.
+By hand, because it takes a model file and most of an hour: ``python -m benchmarks.local_coding``. A task
+is done when the request ends as completed and the task's check passes, and falsely done when it ends as
+completed and the check fails. The check is the benchmark's own; with ``--done-when`` the request has it
+too.
 """
 
 import argparse

@@ -141,6 +141,7 @@ PREPARER = Part(prepare, note=_song_note, blocking=True)
 PLANNER = Part(
     plan,
     output_schema=lambda request: brief.plan_schema(stage_of(request)),
+    parse=brief.parse_plan,
     brief=_planner_brief,
     note=_plan_note,
 )
@@ -148,6 +149,7 @@ VALIDATOR = Part(check)
 IMPLEMENTER = Part(
     expand,
     output_schema=lambda request: brief.implementation_schema(stage_of(request)),
+    parse=brief.parse_implementation,
     brief=_implementer_brief,
     note=lambda implementation: count(len(implementation["sections"]), "part"),
 )

@@ -6,7 +6,6 @@ ours and leaves all others untouched. Equal input gives equal bytes; merging int
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -34,6 +33,7 @@ from detent.apps.choreography.show.xsq_reader import (
 )
 from detent.authoring.problem import Problem
 from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.plain import text_digest
 
 XLIGHTS_VERSION = "2024.19"
 PALETTE = "C_BUTTON_Palette1=#FFFFFF,C_CHECKBOX_Palette1=1"
@@ -217,7 +217,7 @@ def _blank(
         "song": PurePath(media.replace("\\", "/")).stem,
         **chosen,
         "version": xlights_version,
-        "comment": f"{MADE_BY}{detent.__version__}, {hashlib.sha256(plain.encode()).hexdigest()[:12]}",
+        "comment": f"{MADE_BY}{detent.__version__}, {text_digest(plain, 12)}",
         "sequenceTiming": f"{rendering.frame_ms} ms",
         "sequenceType": "Media",
         "mediaFile": media,

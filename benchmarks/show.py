@@ -77,7 +77,7 @@ def _show(path: Path, beats: list[float]) -> tuple[dict[str, float], float, floa
     made = timed("implemented", parts.expand, request, plan, [], None)
     evaluation = timed("judged", parts.evaluate, request, plan, made)
     values = AgentPlan.model_validate(plan), AgentImplementation.model_validate(made)
-    sequence = timed("written", sequence_of, request, *values)
+    sequence, _ = timed("written", sequence_of, request, *values)
     timed("drawn", lambda: picture.png(
         request["audio"], *values, evaluation, stage_of(request), rig_of(request), status="success"
     ))  # fmt: skip

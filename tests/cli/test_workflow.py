@@ -515,7 +515,7 @@ def test_the_schema_accepts_what_ships_and_refuses_unknown_keys(detent):
     """D-78."""
     import jsonschema
 
-    from detent.flows.workflow.shelf import SHIPPED as FILES
+    from detent.flows.workflow.search_path import SHIPPED as FILES
 
     schema = detent("schema", "workflow").json
     jsonschema.Draft202012Validator.check_schema(schema)

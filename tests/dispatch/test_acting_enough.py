@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import pytest
 
@@ -29,6 +29,12 @@ class Sent(TypedDict):
     """What the post gives back."""
 
     tracking: str
+
+
+class Parcels(TypedDict):
+    """What another post gives back."""
+
+    parcels: dict[str, Sent]
 
 
 class Shipped(TypedDict):
@@ -171,6 +177,36 @@ class TestUnfoundedClaims:
         assert "tracking" not in run.data
 
 
+@pytest.mark.parametrize("level", TRUSTED)
+@pytest.mark.parametrize("receipt", ["a list", "a field"])
+async def test_what_lies_deeper_in_a_receipt_is_not_taken_from_an_agent(bench, level, receipt):
+    """It books, sends nothing, and says how the parcel can be traced."""
+    desk = Desk()
+
+    def listed(to: str) -> list[Sent]:
+        desk.done.append(f"send {to}")
+        return [{"tracking": "T-Ada"}]
+
+    def within(to: str) -> Parcels:
+        desk.done.append(f"send {to}")
+        return {"parcels": {"1": {"tracking": "T-Ada"}}}
+
+    async def ship(ctx):
+        number = (await ctx.perform("book", amount=7))["number"]
+        sent = await ctx.perform("send", to="Ada")
+        first = sent[0] if receipt == "a list" else sent["parcels"]["1"]
+        return {"number": number, "tracking": first["tracking"]}
+
+    step = Step("work", ship, INTENT, effects=("book", "send"), output_schema=Shipped, inputs=())
+    tools = [desk.tools()[0], Tool("send", listed if receipt == "a list" else within)]
+    claim = {"output": {"number": 9, "tracking": "T-12345"}, "repeat": True}
+    executor = scripted(calls(BOOK), claim)
+    engine = await bench.engine(single(step, tools=tools), dispatch=settings(executor, agent(level)))
+    run = await engine.run("flow")
+    assert (desk.done, run.data) == (["book 7", "send Ada"], BOTH)
+    assert "/tracking: only 'send' can tell" in executor.calls[2].prompt
+
+
 class TestMissing:
     @pytest.mark.parametrize("level", TRUSTED)
     async def test_an_agent_that_names_the_next_state_is_asked_for_nothing_it_has_done(self, bench, level):
@@ -231,7 +267,14 @@ def test_fields_of_receipts_are_those_of_a_declared_class() -> None:
     def plain() -> dict[str, Any]:
         return {}
 
-    assert Tool("a", typed).receipt_fields == {"tracking"}
+    def listed() -> list[Sent]:
+        return []
+
+    def within() -> Annotated[tuple[Parcels, ...] | None, "in a class, in a mapping"]:
+        return None
+
+    assert Tool("a", typed).receipt_fields == Tool("l", listed).receipt_fields == {"tracking"}
+    assert Tool("w", within).receipt_fields == {"parcels", "tracking"}
     assert Tool("b", plain).receipt_fields == frozenset()
     assert Tool("c", lambda: None).receipt_fields == frozenset()
     with pytest.raises(ConfigurationError):

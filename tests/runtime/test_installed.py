@@ -1,8 +1,11 @@
 """What installed packages offer is read once, and again as soon as one is installed."""
 
+import ast
 import os
 import sys
+import tomllib
 from importlib.metadata import Distribution, entry_points
+from pathlib import Path
 from zipfile import ZipFile
 
 from detent.runtime.entry_points import EntryPoint, offered, shown_point
@@ -97,3 +100,26 @@ def test_a_package_taken_away_is_gone():
 def test_what_was_given_may_be_changed_by_whoever_got_it():
     offered("detent.executors").clear()
     assert offered("detent.executors") != []
+
+
+ROOT = Path(__file__).parents[2]
+BELOW = ("kernel", "engine", "insight", "dispatch", "authoring", "evals", "runtime", "testing", "cli")
+
+
+def names_and_texts(path):
+    """What a module says in code: its names, and its texts as wholes."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for field in ("id", "attr", "arg", "name", "value"):
+            if isinstance(text := getattr(node, field, None), str):
+                yield text
+
+
+def test_nothing_below_names_a_kind_or_an_application_that_ships():
+    """A plug is one object and one line in pyproject.toml: no room below has a branch for it."""
+    points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    shipped = {*points["detent.kinds"], *points["detent.apps"]}
+    assert len(shipped) >= 5
+    for room in BELOW:
+        for path in (ROOT / "src/detent" / room).rglob("*.py"):
+            named = shipped.intersection(names_and_texts(path))
+            assert not named, f"{path}: {named}"

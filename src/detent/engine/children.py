@@ -1,4 +1,4 @@
-"""Child runs: loops, sub-workflows and sub-agents as runs of their own, with derived ids."""
+"""Child runs: loops, subflows and sub-agents as runs of their own, with derived ids."""
 
 from __future__ import annotations
 

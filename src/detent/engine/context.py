@@ -232,7 +232,7 @@ class StepContext:
 
     @property
     def step_path(self) -> str:
-        """Path of the step in its workflow, such as `load/[0]/upsert`."""
+        """Path of the step in its flow, such as `load/[0]/upsert`."""
         return step_path(self.step, self._run)
 
     @property
@@ -731,7 +731,7 @@ class StepContext:
 
 
 def step_path(step: Step, run: Run) -> str:
-    """Path of a run's step in its workflow."""
+    """Path of a run's step in its flow."""
     own: str = step.metadata.get("path", step.name)
     above = run.config.get(PATH) if run.config else None
     return f"{above}/{own}" if above else own

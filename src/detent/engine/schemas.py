@@ -136,7 +136,8 @@ def returns_of(function: Callable[..., Any]) -> Any:
 
 
 def fields_returned(function: Callable[..., Any]) -> frozenset[str]:
-    """The fields of the classes that a function is declared to return; none of anything else."""
+    """The fields of the classes that a function is declared to return, those in lists and in fields of other
+    classes included; none of anything else."""
     return frozenset(_fields_declared(returns_of(function)))
 
 
@@ -144,15 +145,17 @@ def _fields_declared(hint: Any) -> Iterator[str]:
     origin = typing.get_origin(hint)
     if origin is typing.Annotated:
         yield from _fields_declared(typing.get_args(hint)[0])
-    elif origin in (typing.Union, types.UnionType):
+    elif origin is not None and origin is not typing.Literal:  # a union, list, tuple or mapping
         for part in typing.get_args(hint):
             yield from _fields_declared(part)
     elif typing.is_typeddict(hint) or (isinstance(hint, type) and not issubclass(hint, Mapping)):
         try:
-            properties = schema_of(hint).get("properties")
+            schema = schema_of(hint)
         except ConfigurationError:  # a class without a JSON Schema
             return
-        yield from properties if isinstance(properties, Mapping) else ()
+        for part in (schema, *schema.get("$defs", {}).values()):
+            properties = part.get("properties")
+            yield from properties if isinstance(properties, Mapping) else ()
 
 
 # -- classes ------------------------------------------------------------------------------------------------

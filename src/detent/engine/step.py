@@ -72,7 +72,7 @@ class Step:
     config: Any = None
     """Its own layer of configuration, the strongest: a `StepConfig`, or a mapping of its keys."""
     agent: Any = None
-    """What its kind of workflow declares beyond that for agents: an `AgentSide` of `detent.dispatch`."""
+    """What its kind of flow declares beyond that for agents: an `AgentSide` of `detent.dispatch`."""
     opaque: bool = False
     """The handler acts on the world itself: calling it is an effect, performed once through the ledger."""
     repeatable: bool = False

@@ -1,1 +1,1 @@
-"""Judges runs: compares what happened with the expectations of cases. Knows no kind of workflow."""
+"""Judges runs: compares what happened with the expectations of cases. Knows no kind of flow."""

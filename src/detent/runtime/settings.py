@@ -416,7 +416,7 @@ def _find_user(folder: Path, environ: Mapping[str, str]) -> Path | None:
 
 
 def config_home(environ: Mapping[str, str] | None = None) -> Path | None:
-    """The user's folder for Detent: settings, workflows, trusted projects; None where there is no home."""
+    """The user's folder for Detent: settings, definitions, trusted projects; None where there is no home."""
     environ = os.environ if environ is None else environ
     if environ.get("DETENT_CONFIG_HOME"):
         return Path(environ["DETENT_CONFIG_HOME"]).expanduser().absolute()

@@ -117,6 +117,49 @@ def all_on_all(shown: Mapping[str, Any], schema: Mapping[str, Any]) -> Any:
     return _parts(shown, {1: ["ALL"], 2: ["ALL", "ALL"], 3: ["ALL", "ALL", "ALL"]})
 
 
+def altered(change: Callable[[dict[str, Any]], None]) -> Agent:
+    """An implementer that would be good but for one idea of its own."""
+
+    def implement(shown: Mapping[str, Any], schema: Mapping[str, Any]) -> Any:
+        answer = implementer(shown, schema)
+        for section in answer["sections"]:
+            change(section)
+        return answer
+
+    implement.__name__ = change.__name__
+    return implement
+
+
+@altered
+def of_nothing(section: dict[str, Any]) -> None:
+    """Parts of sections that the plan does not have: nothing says which light they are."""
+    section["plan_section_name"] = "Nothing"
+
+
+@altered
+def all_held(section: dict[str, Any]) -> None:
+    """The calmest template from the first bar to the last, whatever was planned."""
+    section["template_id"] = "lantern_hold"
+
+
+@altered
+def two_heads(section: dict[str, Any]) -> None:
+    """Half of the heads stay dark."""
+    section["targets"] = ["MH1"] if section["layer_priority"] == 0 else ["MH2"]
+
+
+@altered
+def halves_of_bars(section: dict[str, Any]) -> None:
+    """A bar that is no whole number for us, and one for JSON Schema."""
+    section["start_bar"] = float(section["start_bar"])
+
+
+@changed
+def half_a_character(sections: list[dict[str, Any]]) -> None:
+    """An emoji cut in two, which no file can hold."""
+    sections[0]["name"] += "\ud83d"
+
+
 # -- judges and validators ----------------------------------------------------------------------------------
 
 
@@ -128,6 +171,11 @@ def scored(score: float) -> Agent:
         return {"category_scores": rows, "summary": "so", "overall_score": 100, "pass_threshold": True}
 
     return judge
+
+
+def finds_half_a_character(shown: Mapping[str, Any], schema: Mapping[str, Any]) -> Any:
+    """A validator whose only warning cannot be written."""
+    return {"issues": [{"severity": "warning", "rule": "emoji", "message": "\ud83d"}]}
 
 
 def finds_nothing(shown: Mapping[str, Any], schema: Mapping[str, Any]) -> Any:

@@ -26,6 +26,9 @@ BAD: list[tuple[str, Agent]] = [
     ("plan", agents.one_template),
     ("plan", agents.all_strobed),
     ("implement", agents.all_on_all),
+    ("implement", agents.of_nothing),
+    ("implement", agents.all_held),
+    ("implement", agents.two_heads),
     ("judge", agents.scored(40)),
 ]
 
@@ -76,6 +79,37 @@ def test_an_answer_that_breaks_its_schema_is_no_plan(studio, level):
     with serving(agents.no_plan) as server:
         result = made(studio, server, "plan", level)
     assert (result.status, performers(result, "plan"), len(server.prompts)) == ("success", ["code"], 2)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("step", "agent"), [("plan", agents.half_a_character), ("implement", agents.halves_of_bars)]
+)
+def test_an_answer_that_the_other_parts_cannot_read_is_not_used(studio, step, agent, level):
+    """R-59: no schema says so, and a run that went on with it failed."""
+    with serving(agent) as server:
+        result = made(studio, server, step, level)
+    assert (result.status, performers(result, step), len(server.prompts)) == ("success", ["code"], 2)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_text_of_an_agent_that_no_file_can_hold_is_spelled_out(studio, level):
+    """R-59: the files are written, and say what the agent has said."""
+    with serving(agents.finds_half_a_character) as server:
+        result = made(studio, server, "validate", level)
+    assert (result.status, performers(result, "validate")) == ("success", ["agent"])
+    written = Path(result.files[0]).parent / "result.json"
+    issues = json.loads(written.read_text(encoding="utf-8"))["attempts"][0]["validation"]["issues"]
+    assert issues[-1]["message"] == "\ud83d"
+
+
+def test_parts_of_no_section_of_the_plan_are_left_out_of_the_sequence(studio):
+    """R-58, at the level where the agent has the last word: the run ends, and says what is missing."""
+    with serving(agents.of_nothing) as server:
+        result = made(studio, server, "implement", "approver")
+    assert (result.status, performers(result, "implement")) == ("incomplete", ["agent"] * 3)
+    assert any("of no section of the plan: left out" in line for line in result.warnings)
+    assert Path(result.files[0]).parent.joinpath("song_detent_mh.xsq").exists()
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,17 @@ class TestSongs:
         refused = detent(*group("analyze", "text.mp3"))
         assert (refused.code, "wav, flac, ogg or mp3" in refused.err) == (2, True)
 
+    @pytest.mark.parametrize("content", ["{}", "[]", "{", "[" * 100_000, '{"bars_s": [NaN]}'], ids=repr)
+    def test_a_damaged_cache_is_measured_anew(self, studio, detent, monkeypatch, content):
+        """3.1"""
+        monkeypatch.setenv("XDG_CACHE_HOME", str(studio / "cold"))
+        arguments = group("analyze", "song.wav", "--analyser", "builtin", "--json")
+        measured = detent(*arguments).json
+        (kept,) = (studio / "cold/detent/songs").iterdir()
+        kept.write_text(content)
+        assert detent(*arguments).json == measured
+        assert json.loads(kept.read_text())["bars_s"] == measured["bars_s"]
+
     def test_bpm_and_analyser_are_checked(self, studio, detent):
         refused = detent(*group("analyze", "song.wav", "--bpm", "0", "--analyser", "x"))
         assert refused.code == 2
@@ -133,6 +144,24 @@ class TestPlansAndShows:
         assert (refused.code, "was not made by Detent" in refused.err) == (2, True)
         assert detent(*group("export", *arguments, "--out", "mine.xsq", "--force")).code == 0
         assert detent(*group("export", *arguments, "--out", "show.txt")).code == 2
+
+    def test_folders_are_made_and_a_place_that_is_none_is_told(self, show, studio, detent):
+        """R-53"""
+        audio = ("--audio", str(show / "audio.json"))
+        assert (
+            detent(*group("analyze", "song.wav", "--analyser", "builtin", "--out", "a/b/audio.json")).code
+            == 0
+        )
+        assert (studio / "a/b/audio.json").is_file()
+        made = detent(*group("implement", str(show / "plan.json"), *audio, "--out", "c/impl.json"))
+        assert made.code == 0, made.err
+        refused = detent(*group("export", "c/impl.json", *audio, "--out", "c/show.xsq"))
+        assert (refused.code, "with --plan" in refused.err) == (2, True)
+        plan = ("--plan", str(show / "plan.json"))
+        assert detent(*group("export", "c/impl.json", *plan, *audio, "--out", "c/show.xsq")).code == 0
+        assert detent(*group("analyze", "song.wav", "--out", "c")).code == 2
+        (studio / "file").touch()
+        assert detent(*group("picture", str(show / "result.json"), "--out", "file/show.svg")).code == 2
 
     def test_a_file_beside_the_sequence_does_not_matter(self, show, studio, detent):
         """Only a run needs a folder of the name."""

@@ -225,6 +225,17 @@ class TestRubbish:
         assert (ran.code, reason in ran.out) == (2, True)
         assert "there is no implementation to write" in ran.out
 
+    @pytest.mark.parametrize("base", [None, 50], ids=str)
+    def test_a_song_shorter_than_a_frame_is_rejected(self, studio, detent, base):
+        """R-44: before a run that could never write its sequence."""
+        tones(studio / "click.wav", seconds=0.02 if base is None else 0.04)
+        arguments = ()
+        if base:
+            assert detent("run", "choreography", "song.wav", *QUICK, "--frame-ms", "50").code == 0
+            arguments = ("--xsq", "song/song_detent_mh.xsq")
+        ran = detent("run", "choreography", "click.wav", *QUICK, *arguments)
+        assert (ran.code, "Input rejected: too_short" in ran.out) == (2, True)
+
     @pytest.mark.parametrize(
         "spec", [{"seconds": 3}, {"seconds": 12, "level": 0.0}, {"seconds": 12, "rate": 48_000}], ids=str
     )

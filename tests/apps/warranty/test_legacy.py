@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from detent.adapters.models.scripted import ScriptedSource, ScriptedStepExecutor
-from detent.apps.warranty.legacy.detecting import (
+from detent.apps.warranty.legacy.detect_scenario import (
     CHOICES,
     SCENARIOS,
     Answer,

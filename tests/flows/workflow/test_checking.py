@@ -14,7 +14,7 @@ from detent.dispatch.executor import NO_MODEL
 from detent.flows.workflow.checks import check_read
 from detent.flows.workflow.reading import Read
 from detent.flows.workflow.registry import Action, Agent, Generator
-from detent.flows.workflow.shelf import WorkflowNotFound
+from detent.flows.workflow.search_path import WorkflowNotFound
 from detent.kernel.errors import ConfigurationError
 from tests.flows.workflow.files import INTENT, problems_of, read, registry, spec_of, text_of
 

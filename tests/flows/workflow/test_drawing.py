@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from detent.authoring.problem import Place
 from detent.flows.workflow.drawing import ascii, mermaid
 from detent.flows.workflow.reading import read_workflow
-from detent.flows.workflow.shelf import SHIPPED
+from detent.flows.workflow.search_path import SHIPPED
 from detent.flows.workflow.spec import (
     BranchStep,
     CheckpointStep,

@@ -13,7 +13,7 @@ from detent.dispatch.config import FIELDS
 from detent.engine.schemas import check_schema
 from detent.flows.workflow.reading import OLD_CONFIG
 from detent.flows.workflow.schema import json_schema
-from detent.flows.workflow.shelf import SHIPPED
+from detent.flows.workflow.search_path import SHIPPED
 from detent.flows.workflow.spec import STEPS, WorkflowSpec
 from detent.flows.workflow.step_type import StepType
 from tests.flows.workflow import test_checking, test_reading

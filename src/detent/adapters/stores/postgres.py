@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from detent.adapters.stores import rows as shared
 
 # First of all, as it says what to install when the driver is missing.
-from detent.adapters.stores.postgres_link import (
+from detent.adapters.stores.postgres_connection import (
     Connection,
     Link,
     configure,

@@ -24,7 +24,7 @@ from typing import Any
 import psycopg
 
 from detent.adapters.stores import rows as shared
-from detent.adapters.stores.postgres_link import Connection, Link, let_go, lock_key, lost, repeatable
+from detent.adapters.stores.postgres_connection import Connection, Link, let_go, lock_key, lost, repeatable
 from detent.engine.ports import Blob, Commit, EdgeCount, Lease, LedgerLine, MarkChange, NewRun
 from detent.kernel.errors import Fenced, MarkMoved, RunExists, StoreClosed, StoreUnavailable
 

@@ -33,9 +33,10 @@ from detent.flows.refine.evaluation import Evaluation
 from detent.flows.refine.result import OrchestratorResult, result_in_journal, result_of
 from detent.flows.refine.run_data import PREPARED
 from detent.flows.refine.state_machine import OrchestrationState, OrchestrationStateMachine
+from detent.insight.formatting import count
 from detent.kernel.entries import EffectDone, Entry, Proposed, body_from_plain
 from detent.kernel.errors import ConfigurationError
-from detent.kernel.plain import decode
+from detent.kernel.plain import decode, writable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -73,8 +74,15 @@ class Show(NamedTuple):
 
     @property
     def implementation(self) -> AgentImplementation:
-        """The implementation of the best attempt."""
-        return AgentImplementation.model_validate(self.result.implementation)
+        """The implementation of the best attempt.
+
+        Parts of no section of the plan are left out: their light is planned nowhere.
+        """
+        made = AgentImplementation.model_validate(self.result.implementation)
+        known = {section.name for section in self.plan.sections}
+        return made.model_copy(
+            update={"sections": tuple(part for part in made.sections if part.plan_section_name in known)}
+        )
 
 
 # -- content ------------------------------------------------------------------------------------------------
@@ -83,6 +91,8 @@ class Show(NamedTuple):
 def sequence(show: Show) -> tuple[bytes, list[str]]:
     """The xLights sequence, and what is to be known about it."""
     content, warnings = sequence_of(show.request, show.plan, show.implementation)
+    if unknown := len(show.result.implementation["sections"]) - len(show.implementation.sections):
+        warnings = [f"{count(unknown, 'part')} of no section of the plan: left out.", *warnings]
     best = show.result.best
     if best is not None and best.executors.get("implement") == "code":
         _, left_out = implement(song_of(show.request), show.plan, stage_of(show.request))
@@ -159,12 +169,12 @@ def drawn(
         title=request["project"], status=result.status, iterations=result.iterations,
         tokens=result.tokens_used,
     )  # fmt: skip
-    return image.encode() if isinstance(image, str) else image
+    return writable(image).encode() if isinstance(image, str) else image
 
 
 def text(value: Any) -> bytes:
-    """A value as readable JSON."""
-    return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    """A value as readable JSON; half a surrogate pair, which an agent may write, is spelled out."""
+    return (writable(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)) + "\n").encode()
 
 
 def final(show: Show) -> dict[str, Any]:

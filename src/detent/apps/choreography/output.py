@@ -46,6 +46,8 @@ def check_writable(place: Path) -> None:
 
     Nothing is left behind: folders that do not exist yet are not created, but tried one level above.
     """
+    if place.is_dir():
+        raise ConfigurationError(f"{place} is a folder; name a file with --out.")
     folder = next(above for above in place.absolute().parents if above.exists())
     try:
         if not folder.is_dir():

@@ -29,16 +29,24 @@ from detent.kernel.errors import ConfigurationError
 def prepare(request: Mapping[str, Any]) -> dict[str, Any]:
     """Measure the song, and take down what the sequence to start from is."""
     from detent.apps.choreography.audio.problem import AudioProblem
+    from detent.apps.choreography.show.xsq import Base
     from detent.apps.choreography.show.xsq_reader import fingerprint
 
-    path = request["xsq_path"]
+    path, frame_ms = request["xsq_path"], request["frame_ms"]
+    base: dict[str, Any] = {"xsq_path": None}
     try:
-        base = {"xsq_path": None} if path is None else fingerprint(Path(path).read_bytes(), path)
+        if path is not None:
+            source = Path(path).read_bytes()
+            base, frame_ms = fingerprint(source, path), Base(source).frame_ms
         audio = analysed(request, progress=show_progress)
     except AudioProblem as problem:
         raise Rejected(problem.code, str(problem)) from problem
     except (OSError, ConfigurationError) as error:
         raise Rejected("base", f"{path} cannot be added to: {error}") from error
+    if round(audio["duration_s"] * 1000) < frame_ms:
+        raise Rejected(
+            "too_short", f"{request['audio_path']}: shorter than a frame of a show, {frame_ms} ms."
+        )
     return {**request, "audio_sha256": audio["audio_sha256"], "audio": audio, "base": base}
 
 
@@ -133,6 +141,7 @@ PREPARER = Part(prepare, note=_song_note, blocking=True)
 PLANNER = Part(
     plan,
     output_schema=lambda request: brief.plan_schema(stage_of(request)),
+    parse=brief.parse_plan,
     brief=_planner_brief,
     note=_plan_note,
 )
@@ -140,6 +149,7 @@ VALIDATOR = Part(check)
 IMPLEMENTER = Part(
     expand,
     output_schema=lambda request: brief.implementation_schema(stage_of(request)),
+    parse=brief.parse_implementation,
     brief=_implementer_brief,
     note=lambda implementation: count(len(implementation["sections"]), "part"),
 )

@@ -58,9 +58,9 @@ def new_request(
         if path is not None:
             _tried(problems, lambda path=path: check_text(path))  # type: ignore[misc]
     sha256 = _tried(problems, lambda: fingerprint(song))
-    if base is not None:
-        _tried(problems, lambda: _check_base(base))
     rig = _tried(problems, lambda: _rig(config, folder)) or DEFAULT_RIG
+    if base is not None:
+        _tried(problems, lambda: _check_base(base, rig))
     library = _tried(problems, lambda: _own_library(config, folder)) or load_library()
     if layout is not None:
         _tried(problems, lambda: check_layout(rig, layout))
@@ -160,11 +160,11 @@ def _tried(problems: list[Problem], read: Callable[[], T]) -> T | None:
         return None
 
 
-def _check_base(path: Path) -> None:
+def _check_base(path: Path, rig: Rig) -> None:
     from detent.apps.choreography.show.xsq import Base
 
     try:
-        Base(path.read_bytes())
+        Base(path.read_bytes()).check_names(rig)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}.") from error
     except ConfigurationError as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from detent.apps.choreography.audio.problem import AudioProblem
+from detent.apps.choreography.domain.song_file import check_song
 from detent.apps.choreography.output import write_file
 
 Progress = Callable[..., None]
@@ -69,6 +70,7 @@ def cache_folder() -> Path:
 def _read(path: Path) -> dict[str, Any] | None:
     try:
         audio = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        check_song(audio)  # a damaged one is measured anew
+    except (OSError, ValueError, RecursionError):
         return None
-    return audio if isinstance(audio, dict) else None
+    return dict(audio)

@@ -52,6 +52,10 @@ def beginning(folder: Path) -> Beginning:
     return Beginning(
         {folder / "detent.yaml": SETTINGS, folder / "rig.yaml": RIG + heads, folder / "song.wav": sound},
         f"A project for light shows is in {folder}, with a song that was made for it.",
-        [f"cd {quote(str(folder))}", "detent trust", "detent run choreography song.wav"],
+        [
+            f"cd {quote(str(folder))}",
+            "detent trust --always                          (the files are yours to edit)",
+            "detent run choreography song.wav",
+        ],
         project=folder,
     )

@@ -81,7 +81,7 @@ def office_for(settings: Settings, *, deterministic: bool = False, **parts: Any)
 def flows(settings: Settings) -> list[Flow]:
     """The flows of the mailbox, for their runs in a store."""
     from detent.apps.warranty.legacy.flow import legacy_flow
-    from detent.apps.warranty.legacy.processing import LegacyHandlers
+    from detent.apps.warranty.legacy.handlers import LegacyHandlers
     from detent.apps.warranty.legacy.scenarios import Scenarios, scenarios_folder
 
     components = office_for(settings)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from detent.adapters.mail.message import EmailMessage
 from detent.adapters.stores.memory import MemoryStore
 from detent.apps.warranty.dry_run import NoSink, Rehearsal
-from detent.apps.warranty.legacy.detecting import SCENARIOS
+from detent.apps.warranty.legacy.detect_scenario import SCENARIOS
 from detent.apps.warranty.legacy.flow import legacy_flow
-from detent.apps.warranty.legacy.processing import PROCESS, LegacyHandlers
+from detent.apps.warranty.legacy.handlers import PROCESS, LegacyHandlers
 from detent.apps.warranty.legacy.scenarios import Scenarios, scenarios_folder
 from detent.apps.warranty.mail_data import MailView, pack
 from detent.apps.warranty.results import StepExecutionResult

@@ -50,6 +50,9 @@ class Part:
     output_schema: Any = None
     """JSON Schema of its output, or a function from the prepared request to one. Validator and judge have one
     already."""
+    parse: Callable[[Any], Any] | None = None
+    """Reads an agent's output as the other parts will, and raises `ValueError` if they could not: what the
+    schema cannot say."""
     brief: Callable[..., Mapping[str, Any]] | None = None
     """From the arguments of the part to what an agent is shown in their place, at most 12 KiB."""
     examples: Sequence[tuple[Any, ...]] = ()
@@ -76,8 +79,9 @@ class Part:
             return value
         if isinstance(value, Step):
             return cls(
-                value.handler, value.intent, value.output_schema, None, value.examples, value.validator, None,
-                value.timeout, value.retry, value.blocking, value.config,
+                value.handler, value.intent, value.output_schema, examples=value.examples,
+                validator=value.validator, timeout=value.timeout, retry=value.retry, blocking=value.blocking,
+                config=value.config,
             )  # fmt: skip
         if not callable(value):
             raise ConfigurationError(

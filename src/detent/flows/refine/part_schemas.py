@@ -114,16 +114,21 @@ def evaluation_of(answer: Mapping[str, Any]) -> Evaluation:
     )
 
 
-class RequestDialect(JsonDialect):
-    """JSON under a schema that depends on the request of the run."""
+class PartDialect(JsonDialect):
+    """JSON under a schema that may depend on the request of the run, and read by the part's own `parse`."""
 
-    def __init__(self, schema_of: Callable[[StepContext], Any]) -> None:
+    def __init__(
+        self, schema_of: Callable[[StepContext], Any] | None, parse: Callable[[Any], Any] | None = None
+    ) -> None:
         self._schema_of = schema_of
+        self._parse = parse
 
     async def prepare(
         self, plan: Plan, ctx: StepContext, inputs: Mapping[str, Any], *, composes: bool = False
     ) -> Mapping[str, Any]:
         """The inputs, with the schema of this visit."""
+        if self._schema_of is None:
+            return inputs
         return {**inputs, SCHEMA: to_plain(await call(self._schema_of, False, ctx))}
 
     def build(self, plan: Plan, inputs: Mapping[str, Any], *, secrets: frozenset[str]) -> Prompt:
@@ -147,8 +152,14 @@ class RequestDialect(JsonDialect):
         inputs: Mapping[str, Any],
         acts: Sequence[Act] = (),
     ) -> Proposal:
-        """The answer, checked against the schema of this visit."""
-        return super().read(self._placed(plan, inputs), answer, effects, inputs, acts)
+        """The answer, checked against the schema of this visit and by the part."""
+        proposal = super().read(self._placed(plan, inputs), answer, effects, inputs, acts)
+        if self._parse is not None:
+            try:
+                self._parse(to_plain(proposal.output))
+            except (TypeError, ValueError) as error:
+                raise plan.contract.broken([f"/: {line}" for line in str(error).splitlines()]) from error
+        return proposal
 
     def _placed(self, plan: Plan, inputs: Mapping[str, Any]) -> Plan:
         """The plan with the schema of one visit in its contract."""

@@ -26,7 +26,7 @@ from detent.flows.refine.feedback import for_implementer, for_planner, render
 from detent.flows.refine.part import Calling, Part, Parts, Rejected
 from detent.flows.refine.part_schemas import (
     REPORT_SCHEMA,
-    RequestDialect,
+    PartDialect,
     evaluation_of,
     evaluation_schema,
     size_of,
@@ -122,14 +122,14 @@ class RefineSteps:
         own_schema: Any = None,
     ) -> Step:
         schema = part.output_schema if part.output_schema is not None else own_schema
-        dialect = None
+        dialect = None if part.parse is None else PartDialect(None, part.parse)
         if callable(schema) and not isinstance(schema, type | Mapping):
             schema_of = schema
 
             async def of_request(ctx: StepContext) -> Any:
                 return schema_of(await self.request(ctx))
 
-            dialect, schema = RequestDialect(of_request), None
+            dialect, schema = PartDialect(of_request, part.parse), None
         return Step(
             name, handler, part.purpose or INTENTS[name], retry=part.retry, effects=(), queries=(),
             inputs=self._inputs(name, part, arguments), output_schema=schema, conclude=conclude,

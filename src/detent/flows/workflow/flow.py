@@ -41,7 +41,7 @@ from detent.flows.workflow.spec import (
     every,
 )
 from detent.flows.workflow.step_type import StepType
-from detent.flows.workflow.steps.asking import agent_step, generate_step
+from detent.flows.workflow.steps.agent import agent_step, generate_step
 from detent.flows.workflow.steps.branch import branch_step, chosen
 from detent.flows.workflow.steps.checkpoint import checkpoint_step
 from detent.flows.workflow.steps.loop import loop_step

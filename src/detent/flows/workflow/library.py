@@ -17,8 +17,8 @@ from detent.engine.tools import Tool, ToolError, tools_of
 from detent.flows.workflow import events
 from detent.flows.workflow.project_registry import registry_for
 from detent.flows.workflow.run_data import INDEX, ITEM, OUTER
+from detent.flows.workflow.search_path import WorkflowShelf, files_of
 from detent.flows.workflow.settings import WorkflowSettings, project_workflows, user_workflows
-from detent.flows.workflow.shelf import WorkflowShelf, files_of
 from detent.flows.workflow.single_step import ONLY, only, step_named
 from detent.flows.workflow.spec import SubworkflowStep, WorkflowSpec
 from detent.kernel.errors import ConfigurationError

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from detent.flows.workflow.registry import Prerequisite, Registry
-from detent.flows.workflow.shelf import is_path
+from detent.flows.workflow.search_path import is_path
 from detent.flows.workflow.spec import StepSpec, SubworkflowStep, WorkflowSpec
 from detent.flows.workflow.subworkflows import DEEPEST, Find
 from detent.kernel.errors import IntegrationMissing, nearest

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from detent.adapters.project.checkpoints import Checkpoints
     from detent.engine.engine import Engine
     from detent.flows.workflow.registry import Registry
-    from detent.flows.workflow.shelf import WorkflowShelf
+    from detent.flows.workflow.search_path import WorkflowShelf
     from detent.kernel.budget import Budget
     from detent.kernel.run import Run
 

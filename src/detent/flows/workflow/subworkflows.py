@@ -7,7 +7,7 @@ from pathlib import Path
 
 from detent.authoring.problem import Problem
 from detent.flows.workflow.problem_list import Findings, cut
-from detent.flows.workflow.shelf import WorkflowNotFound, is_path
+from detent.flows.workflow.search_path import WorkflowNotFound, is_path
 from detent.flows.workflow.spec import SubworkflowStep, WorkflowSpec
 from detent.kernel.errors import ConfigurationError
 

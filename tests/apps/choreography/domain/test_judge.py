@@ -15,7 +15,7 @@ from detent.apps.choreography.domain.plan import AgentPlan
 from detent.apps.choreography.domain.planner import plan_show
 from detent.apps.choreography.domain.rubric import AUTOMATIC, CATEGORIES, rubric
 from detent.apps.choreography.domain.stage import Features, Stage
-from detent.flows.refine.evaluation import Evaluation
+from detent.flows.refine.evaluation import CATEGORY_PASS, CategoryScore, Evaluation
 from tests.apps.choreography.domain.shows import (
     CLEAN_PLAN,
     WORKED_IMPLEMENTATION,
@@ -73,7 +73,8 @@ def test_a_show_with_many_faults_scores_as_computed_by_hand() -> None:
     Musical Alignment: borders 1, 1, ½; parts 3 of 5: 60·(2.5/3) + 40·0.6 = 74.
     Energy Matching: DRAMATIC at 30 for 8 of 30 bars: 100 − 80·8/30 = 78.7.
     Variety: harbor_drift in 16 of 30 bars: 100 − 2·(53.3 − 40) = 73.3; 1 of 4 layered: 62.5; mean 67.9.
-    Coverage: a pair, an unknown target, two bars past the end: 100 − 25 − 10 − 10 = 55.
+    Coverage: a pair, an unknown target, two bars past the end, a head dark in 1 of its 60 bars:
+    100 − 25 − 10 − 10 − 3·1.67 = 50.
     Shutter: fits 1, 1, 0, 0.3: 100·15/30; strobe 40 %: − 20; 30.
     Color: 2 scenes of 3, cool at 75 for 10 of 30 bars, red in 20: 100 − 20 − 20 − 2·(66.7 − 50) = 26.7.
     Gobo: 86.7 % open: G = 100 − 2.5·26.7 = 33.3; H = 100; 0.6·33.3 + 40 = 60.
@@ -95,8 +96,8 @@ def test_a_show_with_many_faults_scores_as_computed_by_hand() -> None:
         ("D", "hammer_hits", "ALL", 20, 32, "cut"),
     )
     evaluation = judge(song, plan, made, Stage(2))
-    assert scores(evaluation) == [74.0, 78.7, 67.9, 55.0, 30.0, 26.7, 60.0, 67.7]
-    assert evaluation.overall_score == 57.5
+    assert scores(evaluation) == [74.0, 78.7, 67.9, 50.0, 30.0, 26.7, 60.0, 67.7]
+    assert evaluation.overall_score == 56.9
     assert evaluation.automatic_failures == ("target_conflict",)
     worst = {score.category: score.weaknesses[0] for score in evaluation.category_scores}
     assert worst["Energy Matching"].section == "C"
@@ -104,6 +105,33 @@ def test_a_show_with_many_faults_scores_as_computed_by_hand() -> None:
     assert worst["Color"].text == "red lasts 67 % of the bars"
     assert worst["Template Variety & Layering"].text.startswith("1 of 4")
     assert {score.category for score in evaluation.category_scores if not score.weaknesses} == set()
+
+
+def _changed(change: dict[str, object]) -> CategoryScore:
+    """Coverage of the planner's show of the worked example's song, its parts changed."""
+    plan = plan_show(WORKED, STAGE)
+    made, _ = implement(WORKED, plan, STAGE)
+    parts = tuple(part.model_copy(update=change) for part in made.sections)
+    evaluation = judge(WORKED, plan, made.model_copy(update={"sections": parts}), STAGE)
+    return next(
+        score for score in evaluation.category_scores if score.category == "Timing Coverage & Target Validity"
+    )
+
+
+def test_what_was_not_planned_covers_no_bar() -> None:
+    """R-58: parts of no section of the plan, or of templates that their section does not have."""
+    for key, name in (("plan_section_name", "Nothing"), ("template_id", "lantern_hold")):
+        score = _changed({key: name})
+        assert score.score < CATEGORY_PASS
+        assert any("is not what was planned" in weakness.text for weakness in score.weaknesses)
+    assert _changed({}).score == 100
+
+
+def test_heads_that_are_left_dark_cost_as_bars_do() -> None:
+    """R-58: half of the heads for the whole song are half of the bars."""
+    score = _changed({"targets": ("LEFT",)})
+    assert score.score == 0
+    assert any("of their bars" in weakness.text for weakness in score.weaknesses)
 
 
 def test_every_weakness_is_one_line_of_feedback() -> None:

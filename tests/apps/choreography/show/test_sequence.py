@@ -423,3 +423,50 @@ def test_a_file_that_is_no_sequence_is_refused_and_not_ours(source):
     with pytest.raises(SequenceRefused):
         read(source)
     assert not is_ours(source)
+
+
+def test_what_a_base_refers_to_in_vain_does_not_become_ours():
+    """R-52: such an effect keeps having nothing, and is warned of; merging again changes nothing."""
+    source = re.sub(
+        r"<EffectDB>.*</EffectDB>|<ColorPalettes>.*</ColorPalettes>", "", FOREIGN, flags=re.DOTALL
+    )
+    source = source.replace("{frame}", "25").replace('palette="0"', 'palette="1"', 1)
+    base = xsq.Base(source.encode())
+    merged = written(song(24, drift=0.03), three_sections(), base=base)
+    effect = read(merged).models["Mega Tree"][0][0]
+    assert (effect.ref, effect.settings) == (0, "")
+    assert read(merged).palettes[effect.palette] == ""
+    assert xsq.PALETTE in read(merged).palettes
+    assert {fault.code for fault in base.faults(merged)} == {"X11", "X12"}
+    compare(merged, rendered(song(24, drift=0.03), three_sections()))
+    assert written(song(24, drift=0.03), three_sections(), base=xsq.Base(merged)) == merged
+
+
+@pytest.mark.parametrize(("key", "value"), [("ref", "NaN"), ("ref", "-3"), ("palette", "999999")])
+def test_a_reference_that_is_wrong_anyway_is_no_reason_to_refuse_a_base(key, value):
+    """Lists that have grown do not make it another fault."""
+    base = xsq.Base(foreign().replace(f'{key}="0"'.encode(), f'{key}="{value}"'.encode(), 1))
+    merged = written(song(24, drift=0.03), three_sections(), base=base)
+    assert len(base.faults(merged)) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "line"),
+    [
+        ("timing", "Dmx MH2", "timing track named 'Dmx MH2'"),
+        ("model", "Detent Bars", "model named 'Detent Bars'"),
+    ],
+)
+def test_names_that_cannot_stand_beside_a_show_are_refused_before_it_is_made(kind, name, line):
+    row = f'<Element type="{kind}" name="{name}"/>'
+    source = foreign().replace(b"</DisplayElements>", row.encode() + b"</DisplayElements>")
+    if kind == "timing":
+        source = source.replace(b'type="model" name="Dmx MH2"', b'type="model" name="Other"')
+    with pytest.raises(SequenceRefused, match=line):
+        xsq.Base(source).check_names(DEFAULT_RIG)
+    xsq.Base(foreign()).check_names(DEFAULT_RIG)
+
+
+def test_a_base_with_frames_of_two_seconds_is_refused():
+    with pytest.raises(SequenceRefused, match="sequenceTiming"):
+        xsq.Base(foreign(2000))

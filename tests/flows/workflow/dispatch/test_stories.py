@@ -550,11 +550,11 @@ class TestRequirements:
 
     def test_agents_are_reached_through_the_step_executor_protocol(self):
         """FR-010, D-13: the workflow package names no provider."""
-        import detent.flows.workflow.steps.asking as asking
+        import detent.flows.workflow.steps.agent as agent_steps
         import detent.flows.workflow.steps.python as python
 
         assert isinstance(ScriptedStepExecutor([{"output": 1}]), StepExecutor)
-        for module in (asking, python):
+        for module in (agent_steps, python):
             assert "adapters" not in inspect.getsource(module)
 
     async def test_a_fallback_calls_the_handler_once_and_the_agent_never_again(self, project):

@@ -44,6 +44,10 @@ LOUDEST = 1e4
 """Samples are -1 to 1, and in files of floating-point numbers somewhat beyond; such a one is damage."""
 UNKNOWN_BYTES = 0x7FFF_0000
 """Programs that write a wav file into a pipe do not know its length, and claim this or more."""
+OGG_PAGE = 65_307
+"""Most bytes of a page of an ogg file."""
+OGG_LAST = 4
+"""The flag, in byte 5 of a page, of the last one."""
 _CLAIMED = re.compile(r"^\s*data : (\d+) \(should be (\d+)\)", re.MULTILINE)
 
 
@@ -182,9 +186,20 @@ class SongFile:
             return
         fd = self._file.fileno()
         read, size = os.lseek(fd, 0, os.SEEK_CUR), os.fstat(fd).st_size
-        if read < size * (1 - TAIL):
+        if sound.format == "OGG" and not self._ogg_ends(fd, size):
+            self.warnings.append(
+                f"the file ends after {seconds:.1f} s without the end of its music; is it cut off?"
+            )
+        elif read < size * (1 - TAIL):
             share = f"{100 * read / size:.0f} % of the file"
             self.warnings.append(f"the music ends after {seconds:.1f} s, at {share}; is it damaged?")
+
+    @staticmethod
+    def _ogg_ends(fd: int, size: int) -> bool:
+        """Whether the last page of an ogg file says that it is the last: its length is written nowhere."""
+        end = os.pread(fd, OGG_PAGE, max(size - OGG_PAGE, 0))
+        page = end.rfind(b"OggS")
+        return page < 0 or not end[page + 5 : page + 6] or bool(end[page + 5] & OGG_LAST)
 
 
 def resampled(blocks: Iterator[Samples], rate: int, target: int = RATE) -> Iterator[Samples]:

@@ -52,14 +52,16 @@ def analyze(
 ) -> None:
     """Measure a song: tempo, bars, sections, energy."""
     from detent.apps.choreography.domain.song import Song
+    from detent.apps.choreography.export import text
     from detent.apps.choreography.output import check_writable
-    from detent.cli.output import fields, say, say_json, table, write
+    from detent.cli.output import fields, say, say_json, table, warn
 
     if out is not None:
         check_writable(out)
     audio = _request(options, song, analyser=analyser, bpm=bpm)["audio"]
     if out is not None:
-        write(json.dumps(audio, indent=2, ensure_ascii=False), out)
+        _write(out, text(audio))
+        warn(f"Written to {out}.")
     if options.json:
         say_json(audio)
         return
@@ -124,13 +126,14 @@ def implement(
     templates: Templates = None,
 ) -> None:
     """Expand a plan onto the heads, as a run does."""
+    from detent.apps.choreography.export import text
     from detent.apps.choreography.output import check_writable
     from detent.apps.choreography.parts import expand
-    from detent.cli.output import say, write
+    from detent.cli.output import say
 
     check_writable(out)
     implementation = expand(_request(options, audio, fixtures, templates), _plan(plan).to_plain(), [], None)
-    write(json.dumps(implementation, indent=2, ensure_ascii=False) + "\n", out)
+    _write(out, text(implementation))
     if not options.quiet:
         say(f"{out}: {len(implementation['sections'])} parts")
 
@@ -194,7 +197,7 @@ def export(
 ) -> None:
     """Write an implementation as an xLights sequence."""
     from detent.apps.choreography.export import sequence_of
-    from detent.apps.choreography.output import Output, check_writable, write_file
+    from detent.apps.choreography.output import Output, check_writable
     from detent.cli.output import clean, say
     from detent.kernel.errors import ConfigurationError
 
@@ -204,10 +207,13 @@ def export(
     output.check_sequence()
     check_writable(out)
     request = _request(options, audio, fixtures, templates, base=xsq)
-    planned, made = _plan(plan or implementation.with_name("plan.json")), _implementation(implementation)
+    beside = implementation.with_name("plan.json")
+    if plan is None and not beside.exists():
+        raise ConfigurationError(f"{beside} is not there; name the plan of this implementation with --plan.")
+    planned, made = _plan(plan or beside), _implementation(implementation)
     _check_match(planned, made)
     content, warnings = sequence_of(request, planned, made)
-    write_file(out, content)
+    _write(out, content)
     if not options.quiet:
         for line in warnings:
             say(clean(f"warning: {line}"))
@@ -220,7 +226,6 @@ def picture(
 ) -> None:
     """Draw the picture of a show that was made, as .svg or .png."""
     from detent.apps.choreography.export import drawn_result
-    from detent.apps.choreography.output import write_file
     from detent.cli.output import say
     from detent.kernel.errors import ConfigurationError
 
@@ -230,7 +235,7 @@ def picture(
     content = drawn_result(
         _read(result, "a result.json"), _read(result.with_name("audio.json"), "its audio.json"), kind
     )
-    write_file(out, content)
+    _write(out, content)
     say(f"{out}: {len(content):,} bytes")
 
 
@@ -307,7 +312,7 @@ def check_templates(
     return _print_problems(options, check_folder(folder), f"{folder}: no problems")
 
 
-# -- reading ------------------------------------------------------------------------------------------------
+# -- reading and writing ------------------------------------------------------------------------------------
 
 
 def _request(
@@ -384,6 +389,17 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _write(out: Path, content: bytes) -> None:
+    """Write a file as those of a show are written: whole, and its folder made first."""
+    from detent.apps.choreography.output import write_file
+    from detent.kernel.errors import ConfigurationError
+
+    try:
+        write_file(out, content)
+    except OSError as error:
+        raise ConfigurationError(f"{out} cannot be written: {error.strerror}.") from error
 
 
 def _print_problems(options: Options, problems: list[Problem], fine: str) -> int:

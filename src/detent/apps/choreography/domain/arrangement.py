@@ -66,6 +66,26 @@ def uncovered(sections: Sequence[SectionPlan] | Sequence[ImplementationSection],
     return [bar for bar in range(1, song.bars + 1) if bar not in covered]
 
 
+def dark_share(sections: Sequence[ImplementationSection], song: Song, heads: int) -> float:
+    """Share of the bars of all heads in which a head has no section."""
+    lit = [set[int]() for _ in range(heads)]
+    for section in sections:
+        bars = range(section.start_bar, min(section.end_bar, song.bars) + 1)
+        for head in heads_of(section.targets, heads):
+            lit[head].update(bars)
+    return 1 - sum(map(len, lit)) / (heads * song.bars) if song.bars else 0.0
+
+
+def strangers(plan: AgentPlan, implementation: AgentImplementation) -> list[ImplementationSection]:
+    """Sections that carry out no section of the plan, or a template that their section does not have."""
+    planned = {(section.name, template) for section in plan.sections for template in section.templates}
+    return [
+        section
+        for section in implementation.sections
+        if (section.plan_section_name, section.template_id) not in planned
+    ]
+
+
 def conflicts(
     implementation: AgentImplementation, heads: int
 ) -> list[tuple[ImplementationSection, ImplementationSection]]:

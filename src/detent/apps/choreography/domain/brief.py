@@ -122,7 +122,7 @@ def judge_brief(
 
 def size_of(brief: Mapping[str, Any]) -> int:
     """Bytes of a brief as JSON."""
-    return len(json.dumps(brief, ensure_ascii=False).encode())
+    return len(json.dumps(brief, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
 def _song(song: Song) -> dict[str, Any]:

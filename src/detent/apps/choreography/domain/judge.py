@@ -14,10 +14,12 @@ from detent.apps.choreography.domain.arrangement import (
     bars_inside,
     colour_scenes,
     conflicts,
+    dark_share,
     in_order,
     intensity_for,
     layered,
     pose_changes,
+    strangers,
     uncovered,
 )
 from detent.apps.choreography.domain.plan import (
@@ -351,13 +353,27 @@ def _variety(show: _Show) -> _Result:
 
 def _coverage(show: _Show) -> _Result:
     song, parts, findings = show.song, show.parts, []
-    missing = uncovered(parts, song)
+    foreign = strangers(show.plan, show.implementation)  # not what was planned, and so no section of it
+    own = [part for part in parts if part not in foreign]
+    missing = uncovered(own, song)
     percent = 100 * len(missing) / song.bars if song.bars else 0.0
+    dark = 100 * dark_share(own, song, show.stage.heads)
+    findings += [
+        _Finding(
+            100 / len(parts),
+            f"{part.template_id} for '{part.plan_section_name}' is not what was planned",
+            "make one section for each template of a section of the plan",
+        )
+        for part in foreign
+    ]
     if missing:
         runs = _runs(missing)
         before = [part for part in parts if part.end_bar < missing[0]]
         neighbour = max(before, key=lambda part: part.end_bar).plan_section_name if before else None
         findings.append(_Finding(3 * percent, f"no section in bars {runs}", f"cover bars {runs}", neighbour))
+    if dark - percent > 1e-9:
+        text = f"heads have no section in {dark:.0f} % of their bars"
+        findings.append(_Finding(3 * (dark - percent), text, "give every head a section in every bar"))
     pairs = conflicts(show.implementation, show.stage.heads)
     findings += [
         _Finding(
@@ -387,7 +403,7 @@ def _coverage(show: _Show) -> _Result:
         text = f"{past} bars past the song's end, bar {song.bars}"
         findings.append(_Finding(5 * past, text, f"end at bar {song.bars}", last))
     reasoning = f"{percent:.0f} % of bars without a section, {len(pairs)} conflicts"
-    return _Result(100 - 3 * percent - 25 * len(pairs) - 10 * len(unknown) - 5 * past, reasoning, findings)
+    return _Result(100 - 3 * dark - 25 * len(pairs) - 10 * len(unknown) - 5 * past, reasoning, findings)
 
 
 def _runs(bars: list[int]) -> str:

@@ -6,10 +6,9 @@ ours and leaves all others untouched. Equal input gives equal bytes; merging int
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import PurePath
 
@@ -34,6 +33,7 @@ from detent.apps.choreography.show.xsq_reader import (
 )
 from detent.authoring.problem import Problem
 from detent.kernel.errors import ConfigurationError, nearest
+from detent.kernel.plain import text_digest
 
 XLIGHTS_VERSION = "2024.19"
 PALETTE = "C_BUTTON_Palette1=#FFFFFF,C_CHECKBOX_Palette1=1"
@@ -46,8 +46,14 @@ HEAD = (
 """Entries of a head, in order."""
 CHOSEN = ("author", "author-email", "author-website", "song", "artist", "album", "MusicURL", "imageDir")
 """Entries of a head that the caller may choose."""
+BASE_FRAME_TIMES = range(1, 1001)
+"""Milliseconds a frame of a base may last."""
+TRACKS = ("Detent Sections", "Detent Bars", "Detent Beats", "Detent Notes")
+"""Timing tracks of a show."""
 FAULTS_TOLD = 3
 """Most problems of a base that one warning lists."""
+OUT_OF_RANGE = ("X11", "X12")
+"""Codes of references to what the lists of a sequence do not hold."""
 
 
 class Base:
@@ -70,7 +76,7 @@ class Base:
         head = self.tree.head
         missing = [key for key in ("version", "mediaFile") if not head.get(key)]
         missing += [] if self.tree.duration_ms else ["sequenceDuration"]
-        missing += [] if self.tree.frame_ms else ["sequenceTiming"]
+        missing += [] if self.tree.frame_ms in BASE_FRAME_TIMES else ["sequenceTiming"]
         if missing:
             raise SequenceRefused(
                 f"The head of the base sequence lacks a usable {', '.join(missing)}. Open it in xLights, "
@@ -87,10 +93,39 @@ class Base:
         """Its length."""
         return self.tree.duration_ms or 0
 
+    def check_names(self, rig: Rig) -> None:
+        """Check that heads and tracks of a show can stand beside what the base has.
+
+        Raises:
+            SequenceRefused: a timing track is named like a head, or a model like a track of ours.
+        """
+        heads = {fixture.xlights_model_name for fixture in rig.fixtures}
+        for node in (*self.tree.declared(), *self.tree.elements()):
+            kind, name = _key(node)
+            if kind == "timing" and name in heads:
+                raise SequenceRefused(
+                    f"The base sequence has a timing track named '{name}' on line {node.line}, and the rig a "
+                    f"head. Rename the track in xLights."
+                )
+            if kind == "model" and name in TRACKS:
+                raise SequenceRefused(
+                    f"The base sequence has a model named '{name}' on line {node.line}, and the show a "
+                    f"timing track. Rename the model in xLights."
+                )
+
     def faults(self, content: bytes) -> list[Problem]:
         """Problems of the base itself that are still in `content`, which was merged of it."""
         left = {_fault(problem) for problem in check(content)}
-        return [problem for problem in check(self.source) if _fault(problem) in left]
+        lines = self.source.splitlines()
+
+        def stays(problem: Problem) -> bool:
+            if (
+                problem.code in OUT_OF_RANGE
+            ):  # the lists are longer now, and the effect has what it had: nothing
+                return lines[problem.place.line - 1] in content
+            return _fault(problem) in left
+
+        return [problem for problem in check(self.source) if stays(problem)]
 
     def warnings(self, song: Song, content: bytes = b"") -> list[str]:
         """What does not fit the song, and what is wrong with the base and so with `content`, if given."""
@@ -158,8 +193,8 @@ def write(
 
 
 def _fault(problem: Problem) -> tuple[str, str]:
-    """What is wrong, wherever it stands: a merge moves lines."""
-    return problem.code, re.sub(r"\bline \d+", "line", problem.message)
+    """What is wrong, wherever it stands: a merge moves lines, and makes lists longer."""
+    return problem.code, re.sub(r"\bline \d+|\d+ (?=entries|palettes)", "line", problem.message)
 
 
 def _blank(
@@ -182,7 +217,7 @@ def _blank(
         "song": PurePath(media.replace("\\", "/")).stem,
         **chosen,
         "version": xlights_version,
-        "comment": f"{MADE_BY}{detent.__version__}, {hashlib.sha256(plain.encode()).hexdigest()[:12]}",
+        "comment": f"{MADE_BY}{detent.__version__}, {text_digest(plain, 12)}",
         "sequenceTiming": f"{rendering.frame_ms} ms",
         "sequenceType": "Media",
         "mediaFile": media,
@@ -203,11 +238,12 @@ def _blank(
 def _tracks(
     song: Song, plan: AgentPlan, rendering: Rendering, notes: bool
 ) -> Iterable[tuple[str, Sequence[Mark]]]:
-    yield "Detent Sections", _section_marks(song, plan, rendering, lambda section: section.name)
-    yield "Detent Bars", rendering.timing.bar_marks()
-    yield "Detent Beats", rendering.timing.beat_marks()
+    sections, bars, beats, reasons = TRACKS
+    yield sections, _section_marks(song, plan, rendering, lambda section: section.name)
+    yield bars, rendering.timing.bar_marks()
+    yield beats, rendering.timing.beat_marks()
     if notes:
-        yield "Detent Notes", _section_marks(song, plan, rendering, lambda section: section.reasoning)
+        yield reasons, _section_marks(song, plan, rendering, lambda section: section.reasoning)
 
 
 def _section_marks(
@@ -240,9 +276,6 @@ class _Merge:
         """Frames that may be written: of the song, and of the base."""
         self.elements: dict[tuple[str, str], str] = {}
         """What is written, by type and name."""
-        palettes = tree.texts("ColorPalettes", "ColorPalette")
-        self.palette_is_new = PALETTE not in palettes
-        self.palette = len(palettes) if self.palette_is_new else palettes.index(PALETTE)
         self.waiting: list[tuple[str, list[tuple[str, int, int]]]] = []
 
     def timing_track(self, name: str, marks: Iterable[Mark]) -> None:
@@ -278,27 +311,41 @@ class _Merge:
 
     def result(self) -> bytes:
         """The bytes of the merged sequence."""
-        kept, added = self.effect_db()
+        palette, palettes = self.palettes()
+        kept, added = self.effect_db(palette)
         edits = _Edits(self.tree, self.source)
-        edits.list("ColorPalettes", add=[_row("ColorPalette", PALETTE)] if self.palette_is_new else [])
+        edits.list("ColorPalettes", add=[_row("ColorPalette", text) for text in palettes])
         edits.list("EffectDB", drop=kept, add=[_row("Effect", text) for text in added])
         edits.list("DataLayers")
         self.declare(edits)
         self.replace(edits)
         return edits.applied()
 
-    def effect_db(self) -> tuple[list[Node], list[str]]:
-        """The entries to drop, those at the end that no kept effect refers to, and the texts to add."""
-        section = self.tree.section("EffectDB")
-        entries = section.all("Effect") if section else []
-        used = [
-            number(effect, "ref", -1)
+    def kept_numbers(self, attribute: str) -> set[int]:
+        """The values that a reference has in the effects that stay."""
+        return {
+            number(effect, attribute, -1)
             for node in self.tree.elements()
             if not self.ours(node)
             for _, effects in layers(node)
             for effect in effects
-        ]
-        length = min(max(used, default=-1) + 1, len(entries))
+        }
+
+    def palettes(self) -> tuple[int, list[str]]:
+        """The position of our palette, and the palettes to add."""
+        palettes = self.tree.texts("ColorPalettes", "ColorPalette")
+        if PALETTE in palettes:
+            return palettes.index(PALETTE), []
+        added: list[str] = []
+        _leave_free(added, len(palettes), self.kept_numbers("palette"))
+        return len(palettes) + len(added), [*added, PALETTE]
+
+    def effect_db(self, palette: int) -> tuple[list[Node], list[str]]:
+        """The entries to drop, those at the end that no kept effect refers to, and the texts to add."""
+        section = self.tree.section("EffectDB")
+        entries = section.all("Effect") if section else []
+        used = self.kept_numbers("ref")
+        length = max((ref for ref in used if ref < len(entries)), default=-1) + 1
         positions: dict[str, int] = {}
         for position, entry in enumerate(entries[:length]):
             positions.setdefault(entry.text, position)
@@ -307,10 +354,11 @@ class _Merge:
             rows: list[str] = []
             for settings, start, end in effects:
                 if settings not in positions:
+                    _leave_free(added, length, used)
                     positions[settings] = length + len(added)
                     added.append(settings)
                 pairs = [("ref", positions[settings]), ("name", DMX_EFFECT), *self.times(start, end)]
-                rows.append(element("Effect", [*pairs, ("palette", self.palette)], depth=4))
+                rows.append(element("Effect", [*pairs, ("palette", palette)], depth=4))
             layer = element("EffectLayer", children=rows, depth=3)
             self.elements["model", name] = self.whole("model", name, layer)
         return entries[length:], added
@@ -423,6 +471,12 @@ class _Edits:
 
 def _key(node: Node) -> tuple[str, str]:
     return node.attributes.get("type", ""), node.attributes.get("name", "")
+
+
+def _leave_free(added: list[str], length: int, used: Collection[int]) -> None:
+    """Add empty entries where kept effects refer past the end, so that they do not come to refer to ours."""
+    while length + len(added) in used:
+        added.append("")
 
 
 def _row(tag: str, text: str) -> str:

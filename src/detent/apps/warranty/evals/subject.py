@@ -26,7 +26,7 @@ from detent.apps.warranty.flow import instructions, overlays
 from detent.apps.warranty.handlers import Handlers
 from detent.apps.warranty.intake import Intake as MailIntake
 from detent.apps.warranty.intake_records import Records
-from detent.apps.warranty.legacy.asking import AskScenario
+from detent.apps.warranty.legacy.scenario_question import AskScenario
 from detent.apps.warranty.mail_data import pack
 from detent.apps.warranty.mailbox import warranty_settings
 from detent.apps.warranty.processor import EmailProcessor, Legacy, Orchestrator, StepOrchestrator

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from detent.apps.warranty.legacy.asking import AskScenario
-from detent.apps.warranty.legacy.detecting import Ask
-from detent.apps.warranty.legacy.processing import DETECT, PROCESS, LegacyHandlers
+from detent.apps.warranty.legacy.detect_scenario import Ask
+from detent.apps.warranty.legacy.handlers import DETECT, PROCESS, LegacyHandlers
+from detent.apps.warranty.legacy.scenario_question import AskScenario
 from detent.apps.warranty.legacy.scenarios import Scenarios, scenarios_folder
 from detent.apps.warranty.mail_data import Packed
 from detent.apps.warranty.model_question import executors_of

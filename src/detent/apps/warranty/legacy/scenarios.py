@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from detent.apps.warranty.flow import shipped
-from detent.apps.warranty.legacy.detecting import SCENARIOS
+from detent.apps.warranty.legacy.detect_scenario import SCENARIOS
 from detent.apps.warranty.settings import WarrantySettings
 from detent.authoring.problem import DocumentError, Place, Problem
 from detent.flows.playbook.instruction import InstructionFile

@@ -19,7 +19,7 @@ from detent.flows.workflow.kind import KIND, workflows_of
 
 if TYPE_CHECKING:
     from detent.flows.workflow.library import Workflows
-    from detent.flows.workflow.shelf import Listed
+    from detent.flows.workflow.search_path import Listed
 
 workflow = typer.Typer(
     help="List, show, check, draw, start and run workflow files.",

@@ -194,7 +194,7 @@ class _Job:
 
     def _place(self, chosen: Chosen) -> str | None:
         """The path, relative to the project's folder, of a file that was named by its path."""
-        from detent.flows.workflow.shelf import is_path
+        from detent.flows.workflow.search_path import is_path
 
         if not is_path(self.name):
             return None

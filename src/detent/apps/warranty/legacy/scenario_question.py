@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from detent.apps.warranty.legacy.detecting import CHOICES, Answer
+from detent.apps.warranty.legacy.detect_scenario import CHOICES, Answer
 from detent.apps.warranty.legacy.scenarios import Scenarios
 from detent.apps.warranty.mail_data import MailView
 from detent.apps.warranty.model_question import ModelQuestion

@@ -8,7 +8,7 @@ from typing import Any
 from detent.apps.warranty.domain.words import STARTING
 from detent.apps.warranty.flow import shipped
 from detent.apps.warranty.handlers import Handlers
-from detent.apps.warranty.legacy.detecting import (
+from detent.apps.warranty.legacy.detect_scenario import (
     CERTAIN,
     DEGRADED,
     INVALID,

@@ -11,7 +11,7 @@ from detent.authoring.problem import DocumentError
 from detent.dispatch.executor import NO_MODEL
 from detent.flows.workflow.checks import check_read
 from detent.flows.workflow.project_registry import registry_for
-from detent.flows.workflow.shelf import SHIPPED, WorkflowNotFound, WorkflowShelf, is_path
+from detent.flows.workflow.search_path import SHIPPED, WorkflowNotFound, WorkflowShelf, is_path
 from detent.flows.workflow.spec import SubworkflowStep
 from detent.flows.workflow.step_modes import CheckSettings
 from detent.kernel.errors import ConfigurationError

@@ -207,6 +207,27 @@ async def test_what_lies_deeper_in_a_receipt_is_not_taken_from_an_agent(bench, l
     assert "/tracking: only 'send' can tell" in executor.calls[2].prompt
 
 
+@pytest.mark.parametrize("level", TRUSTED)
+async def test_a_claim_within_another_field_is_not_believed_either(bench, level):
+    class Report(TypedDict):
+        number: int
+        parcel: Sent
+
+    desk = Desk()
+
+    async def ship(ctx):
+        number = (await ctx.perform("book", amount=7))["number"]
+        return {"number": number, "parcel": await ctx.perform("send", to="Ada")}
+
+    step = Step("work", ship, INTENT, effects=("book", "send"), output_schema=Report, inputs=())
+    claim = {"output": {"number": 9, "parcel": {"tracking": "T-12345"}}, "repeat": True}
+    executor = scripted(calls(BOOK), claim)
+    engine = await bench.engine(single(step, tools=desk.tools()), dispatch=settings(executor, agent(level)))
+    run = await engine.run("flow")
+    assert (desk.done, run.data["parcel"]) == (["book 7", "send Ada"], {"tracking": "T-Ada"})
+    assert "/parcel/tracking: only 'send' can tell" in executor.calls[2].prompt
+
+
 class TestMissing:
     @pytest.mark.parametrize("level", TRUSTED)
     async def test_an_agent_that_names_the_next_state_is_asked_for_nothing_it_has_done(self, bench, level):

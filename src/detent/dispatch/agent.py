@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from detent.dispatch.agent_side import agent_side
 from detent.dispatch.agent_tools import FAILED, FATAL, AgentTools, Refusal, result_text
 from detent.dispatch.autonomy import FallbackReason
-from detent.dispatch.conclusion import known_fields
+from detent.dispatch.conclusion import claimed_places, known_fields, told_names
 from detent.dispatch.conversation import Conversation, Message, ToolCall
 from detent.dispatch.executor import StepExecutor
 from detent.dispatch.executor_errors import ExecutorError, OutputSchemaValidationError
@@ -296,7 +296,9 @@ class AgentVisit:
         if not self.acts or not self.judges.trusted or not isinstance(claimed, Mapping):
             return
         contract = self.plan.contract
-        founded = known_fields(self.plan.step, contract.output, self.acts, arguments=False)
+        founded = {
+            *known_fields(self.plan.step, contract.output, self.acts, arguments=False), *told_names(self.acts)
+        }  # fmt: skip
         problems: list[str] = []
         for tool in contract.effects.values():
             acts = [act for act in self.acts if (act.asked or act.effect).tool == tool.name]
@@ -304,10 +306,12 @@ class AgentVisit:
                 continue
             denied = any(_is_no(act) for act in acts)
             problems += [
-                f"/{field}: only '{tool.name}' can tell, and it was not performed"
+                f"{place}: only '{tool.name}' can tell, and it was not performed"
                 + ("; leave it empty" if denied else "")
-                for field in sorted(tool.receipt_fields)
-                if field in claimed and field not in founded and not (denied and not claimed[field])
+                for place, name, value in sorted(
+                    claimed_places(to_plain(claimed), tool.receipt_fields), key=str
+                )
+                if name not in founded and not (denied and not value)
             ]
         if problems:
             raise contract.broken(problems)

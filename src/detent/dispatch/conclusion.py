@@ -7,7 +7,7 @@ still missing is asked of the agent. A step may bring a rule of its own (`AgentS
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.agent_side import agent_side
@@ -58,6 +58,32 @@ def held_by_receipts(output: Any, acts: Sequence[Act]) -> dict[str, Any]:
         if act.happened and isinstance(act.receipt, Mapping):
             held |= {name: act.receipt[name] for name in output if name in act.receipt}
     return held
+
+
+def claimed_places(output: Any, names: Collection[str]) -> Iterator[tuple[str, str, Any]]:
+    """The places of an output, at any depth, whose key is one of these names: pointer, name, value."""
+    pending: list[tuple[str, Any]] = [("", output)]
+    while pending:
+        place, value = pending.pop()
+        if isinstance(value, list):
+            pending += [(f"{place}/{index}", item) for index, item in enumerate(value)]
+        elif isinstance(value, Mapping):
+            yield from ((f"{place}/{key}", key, item) for key, item in value.items() if key in names)
+            pending += [(f"{place}/{key}", item) for key, item in value.items()]
+
+
+def told_names(acts: Sequence[Act]) -> set[str]:
+    """The names of all that the receipts of performed effects hold, at any depth."""
+    names: set[str] = set()
+    pending: list[Any] = [act.receipt for act in acts if act.happened]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Mapping):
+            names.update(value)
+            pending.extend(value.values())
+        elif isinstance(value, list):
+            pending.extend(value)
+    return names
 
 
 def missing_fields(schema: Mapping[str, Any] | None, known: Mapping[str, Any]) -> list[str] | None:

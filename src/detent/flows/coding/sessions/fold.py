@@ -46,17 +46,25 @@ async def fold_session(
     Raises:
         RunNotFound: a run is neither in the store nor in `earlier`.
     """
-    fold = _Fold(store, earlier)
+    runs: list[Run] = []
     for run_id in run_ids:
         try:
-            run = await load(store, run_id)
+            runs.append(await load(store, run_id))
         except RunNotFound:
             if earlier is None or run_id not in earlier.run_ids:
                 raise
-            continue
-        await fold.add(run)
-    record = fold.record()
+    record = await fold_runs(store, runs, earlier=earlier)
     return record if model is None else record.changed(model=model)
+
+
+async def fold_runs(
+    store: Store, runs: Sequence[Run], *, earlier: SessionRecord | None = None
+) -> SessionRecord:
+    """The same of runs that have been read already."""
+    fold = _Fold(store, earlier)
+    for run in runs:
+        await fold.add(run)
+    return fold.record()
 
 
 def difference(record: SessionRecord, folded: SessionRecord, redaction: Redaction | None = None) -> list[str]:

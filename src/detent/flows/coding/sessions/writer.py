@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from detent.engine import logger
 from detent.engine.journal_reader import load
 from detent.flows.coding.request_data import RequestData
-from detent.flows.coding.sessions.fold import fold_session
+from detent.flows.coding.sessions.fold import fold_runs
 from detent.kernel.errors import DetentError, RunNotFound
 
 if TYPE_CHECKING:
@@ -79,13 +79,13 @@ async def write_session(store: Store, session: str, run_id: str, folder: Session
     """Write a session's file as its journals say, up to one of its requests."""
     known = folder.load(session)
     written = frozenset(known.run_ids[:-1]) if known is not None else frozenset()
-    chain: list[str] = []
+    runs: list[Run] = []
     following: str | None = run_id
     while following is not None and following not in written:
         try:
             run = await load(store, following)
         except RunNotFound:
             break
-        chain.append(following)
+        runs.append(run)
         following = RequestData(run.data).earlier
-    folder.save(await fold_session(store, chain[::-1], earlier=known))
+    folder.save(await fold_runs(store, runs[::-1], earlier=known))

@@ -503,3 +503,12 @@ def test_no_question_obeys_what_a_model_wrote(hostile):
         assert text.isprintable()
         assert len(text) < 800
         text.encode()
+
+
+def test_a_workspace_that_is_not_there_breaks_nothing(tmp_path):
+    gone = str(tmp_path / "gone")
+    for tool, args in CHANGES.items():
+        decision = decide(Rules(), tool, args, workspace=gone, kind="effect")
+        assert decision.verdict == ("ask" if tool == "bash" else "allow")
+        assert decide(Rules(deny=(tool,)), tool, args, workspace=gone, kind="effect").verdict == "deny"
+        grant_for(tool, args, gone)

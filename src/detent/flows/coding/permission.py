@@ -87,12 +87,12 @@ def decide(
 ) -> Decision:
     """What becomes of a call whose arguments have the right form.
 
-    A path that the tool itself refuses needs no question.
+    A path that the tool itself refuses, or a workspace that is not there, needs no question.
 
     Raises:
         ConfigurationError: a rule means nothing.
     """
-    space = Workspace.at(workspace) if isinstance(workspace, str) else workspace
+    space = _workspace(workspace)
     name = str(args.get(PATH_OF[tool], ".")) if tool in PATH_OF else ""
     for rule in _about(rules.deny, tool):
         if _denies(rule, tool, args, space, name):
@@ -100,12 +100,17 @@ def decide(
     if rules.read_only and kind == "effect":
         return Decision("deny", "nothing may be changed in this request (--read-only)")
     place = _place(space, name) if name else None
-    if name and place is None:
+    if name and (space is None or place is None):
         return Decision("allow", "the tool itself refuses this path")
-    if tool in _WRITES and space.configures(name):
+    if space is not None and tool in _WRITES and space.configures(name):
         return Decision("ask", CONFIGURES)
-    is_granted = _as_tuple(grant_for(tool, args, space)) in {_as_tuple(grant) for grant in granted}
-    if tool in _READS and not (rules.yes or is_granted) and _is_secret_file(space, name, place or ""):
+    is_granted = _as_tuple(_grant_for(tool, args, space)) in {_as_tuple(grant) for grant in granted}
+    if (
+        tool in _READS
+        and not (rules.yes or is_granted)
+        and space
+        and _is_secret_file(space, name, place or "")
+    ):
         return Decision("ask", SECRET)
     if kind != "effect":
         return Decision("allow", "it changes nothing")
@@ -142,13 +147,13 @@ def _read(text: str, tool: str) -> Rule:
     return parse_rule(text, (name,) if name else ())
 
 
-def _denies(rule: Rule, tool: str, args: Mapping[str, Any], space: Workspace, name: str) -> bool:
+def _denies(rule: Rule, tool: str, args: Mapping[str, Any], space: Workspace | None, name: str) -> bool:
     if rule.is_bare:
         return True
     if tool == COMMAND:
         return denies_command(rule, args)
     # The path as it is spelled, too: a rule about a link is about what the link leads to.
-    paths = (_place(space, name), space.spelled(name))
+    paths = (_place(space, name), space.spelled(name) if space is not None else name)
     return any(path is not None and denies_path(rule, path) for path in paths)
 
 
@@ -157,20 +162,30 @@ def _is_secret_file(space: Workspace, name: str, place: str) -> bool:
     return (is_secret(name) or is_secret(place)) and not (space.root / place).is_dir()
 
 
-def _place(space: Workspace, name: str) -> str | None:
+def _workspace(workspace: str | Workspace) -> Workspace | None:
+    try:
+        return Workspace.at(workspace) if isinstance(workspace, str) else workspace
+    except ToolError:
+        return None
+
+
+def _place(space: Workspace | None, name: str) -> str | None:
     """The place a path leads to, relative to the workspace; None if the tool will refuse it."""
     try:
-        return space.relative_name(name)
+        return None if space is None else space.relative_name(name)
     except ToolError:
         return None
 
 
 def grant_for(tool: str, args: Mapping[str, Any], workspace: str | Workspace) -> Grant:
     """What "always in this session" stands for: this tool in this very folder, or this exact call."""
-    space = Workspace.at(workspace) if isinstance(workspace, str) else workspace
+    return _grant_for(tool, args, _workspace(workspace))
+
+
+def _grant_for(tool: str, args: Mapping[str, Any], space: Workspace | None) -> Grant:
     if tool in PATH_OF:
         place = _place(space, str(args.get(PATH_OF[tool], ".")))
-        if place is not None:
+        if space is not None and place is not None:
             is_file = PATH_OF[tool] == "filepath" or not (space.root / place).is_dir()
             return Grant(tool, os.path.dirname(place) or "." if is_file else place)
     exact = dict(args)

@@ -105,6 +105,9 @@ class Workspace:
                 raise ToolError(
                     "outside", f"{quoted(name)} leads out of the workspace {self.root}."
                 ) from None
+        # After links in a circle the system leaves the rest of a path as it is, further links included.
+        if os.path.realpath(place) != str(place):
+            raise ToolError("invalid_arguments", f"{quoted(name)} leads through links in a circle.")
         if self.hides(place):
             raise ToolError(
                 "protected", f"{quoted(name)} is not for tools: it belongs to git, or to Detent itself."

@@ -160,3 +160,19 @@ def test_a_tree_without_end_is_left_at_some_depth(bench):
     answer = bench.text("glob", pattern="*")
     assert answer.split("\n")[0] == "top"
     assert "cannot be read: 1" in answer
+
+
+def test_a_search_that_starts_below_a_denied_folder_finds_nothing(tree):
+    assert found(tree, "*.py", directory="src/deep", denied=["src"]) == []
+    assert found(tree, "src/deep/../deep/*.py", denied=["SRC"]) == []
+
+
+def test_many_patterns_and_hostile_rules_do_not_stop_the_clock(bench):
+    bench.put(".gitignore", "".join(f"{number}{'/**/a' * 25}/**/b\n" for number in range(2000)))
+    for number in range(300):
+        (bench.root / f"{number}").touch()
+    many = "{" + ",".join(f"*{letter}*x" for letter in "abcdefghijklmnop") + "}"
+    args = {"workspace": str(bench.root), "pattern": many, "directory": "."}
+    assert glob(ToolSettings(), **args, seconds=0.0)["truncated"]
+    assert glob(ToolSettings(), **args)["count"] == 0
+    assert bench.code("grep", pattern="x", include_files="a," * 500) == "invalid_arguments"

@@ -260,3 +260,13 @@ def test_a_folder_or_file_that_is_not_there_is_an_error(bench):
 def test_a_path_cannot_be_mistaken_for_a_line(bench):
     bench.put("a:1:fake\nb", "hit")
     assert lines(bench, "hit") == ['"a:1:fake\\nb":1:hit']
+
+
+def test_a_denied_file_is_not_searched_even_if_it_is_named(bench):
+    bench.put("secret/key", "hit")
+    for path in ("secret/key", "SECRET/../secret/key"):
+        assert bench.code("grep", pattern="hit", directory=path, denied=["secret/**"]) in (
+            "denied",
+            "not_found",
+        )
+    assert bench.run("grep", pattern="hit", directory="secret", denied=["secret"])["count"] == 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import subprocess
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from detent.adapters.guarded import Guarded
 from detent.engine.tools import ToolError
 from detent.flows.coding.tools.catalogue import ToolSettings
 from detent.flows.coding.workspace import Workspace
-from tests.examples import ALL, covering
+from tests.examples import ALL, covering, examples
 from tests.flows.coding.tools.bench import FILE_ARGUMENTS, PATH, Bench
 
 TOOLS = tuple(FILE_ARGUMENTS)
@@ -57,7 +59,10 @@ PROTECTED = [
     ".g\u200cit/config", "src/.git/hooks/new", ".detent/workflows/x.yaml", "~/ws/.git/config",
     "\uff0egit/config",
 ]  # fmt: skip
-UNUSABLE = ["loop", "one", "loop/x", "a\0b", " ", "x" * 5000, "\ud800"]
+UNUSABLE = [
+    "loop", "one", "loop/../out/secret.txt", "loop/../git/config", "loop/../out", "one/../config",
+    "src/../two/..//out", "loop/x", "a\0b", " ", "x" * 5000, "\ud800",
+]  # fmt: skip
 INSIDE = [
     "src/a.txt", "./src/a.txt", "src/../src/a.txt", "in/a.txt", "in.txt", "self/src/a.txt", "~/ws/src/a.txt",
     "../ws/src/a.txt", "src//a.txt", "self/self/in/./a.txt", "{root}/src/a.txt", "{root}/../ws/in.txt",
@@ -182,6 +187,49 @@ def test_a_file_whose_name_begins_with_a_tilde_is_a_file(bench):
     bench.put("~$a.docx", "x")
     assert bench.text("read_file", filepath="~$a.docx") == "x"
     assert bench.run("write_file", filepath="~root/x", content="x")["paths"] == ["~root/x"]
+
+
+def test_random_paths_are_resolved_as_the_system_resolves_them(house):
+    """What is accepted is what the system itself would open, inside; what it opens outside is refused."""
+    chance = random.Random(1)
+    parts = [
+        ".",
+        "..",
+        "",
+        "src",
+        "in",
+        "self",
+        "out",
+        "chain",
+        "src/up",
+        "a.txt",
+        "new",
+        "ws",
+        ".git",
+        "git",
+        "~",
+        "loop",
+    ]
+    space, root = Workspace.at(str(house.root)), os.path.realpath(house.root)
+    codes = Counter()
+    for _ in range(examples(4000)):
+        start = chance.choice(["", "", "", "/", f"{root}/", "~/"])
+        path = start + "/".join(chance.choices(parts, k=chance.randint(1, 6)))
+        from_home = path == "~" or path.startswith("~/")
+        real = os.path.realpath(Path(root, os.path.expanduser(path) if from_home else path))
+        inside = real == root or real.startswith(f"{root}/")
+        is_hidden = bool({".git", ".detent"} & set(os.path.relpath(real, root).split("/")))
+        place, code = None, "ok"
+        try:
+            place = space.resolve(path)
+        except ToolError as error:
+            code = error.code
+        codes[code] += 1
+        if code != "invalid_arguments":  # through links in a circle, or empty
+            expected = "outside_workspace" if not inside else "protected" if is_hidden else "ok"
+            assert code == expected, path
+        assert place is None or str(place) == real, path
+    assert min(codes[code] for code in ("ok", "protected", "outside_workspace", "invalid_arguments")) > 5
 
 
 # -- races --------------------------------------------------------------------------------------------------

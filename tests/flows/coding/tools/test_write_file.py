@@ -227,3 +227,26 @@ def test_the_state_folder_of_detent_serves_for_files_under_way(tmp_path):
     bench.run("write_file", filepath="src/a", content="1")
     assert os.listdir(bench.root / ".detent") == ["tmp"]
     assert os.listdir(bench.root / ".detent/tmp") == []
+
+
+def test_the_preview_of_a_file_that_is_no_text_does_not_show_its_bytes(bench):
+    bench.put("a", b"\x7fELF\0\1\2")
+    shown = bench.tools["write_file"].preview(
+        workspace=str(bench.root), filepath="a", content="x\n", overwrite=True,
+        seen=hashlib.sha256(b"\x7fELF\0\1\2").hexdigest(),
+    )  # fmt: skip
+    assert shown.split("\n")[2:] == ["(what is there is no text: 7 bytes)", "@@ -0,0 +1 @@", "+x"]
+
+
+@pytest.mark.parametrize("name", ["a\nb", "c\udcff", "d\x1b[2J", " e "])
+def test_a_name_that_no_line_can_hold_is_written_and_told_safely(bench, name):
+    answer = bench.run("write_file", filepath=name, content="x")
+    assert answer["paths"] == [name]
+    answer["content"].encode()
+    assert answer["content"].isprintable()
+    changed = bench.run("update_file", filepath=name, target="x", patch="y")
+    assert changed["content"].isprintable()
+    shown = bench.tools["update_file"].preview(
+        workspace=str(bench.root), filepath=name, target="y", patch="z"
+    )
+    assert shown.split("\n")[0].isprintable()

@@ -20,7 +20,7 @@ from typing import Any
 from detent.adapters.project.sandbox import quoted
 from detent.engine.calls import in_thread
 from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, ToolError
-from detent.flows.coding.tools.text_form import counted
+from detent.flows.coding.tools.text_form import HEAD, counted, is_binary, shown_name
 from detent.flows.coding.workspace import Workspace, codes
 
 LARGEST = 10 * 1024 * 1024
@@ -63,7 +63,7 @@ class FileChange:
     def receipt(self) -> dict[str, Any]:
         """What the tool returns once it is performed."""
         if self.before == self.after:
-            return _receipt(f"{self.path} already has this content.", [], sha256(self.after))
+            return _receipt(f"{shown_name(self.path)} already has this content.", [], sha256(self.after))
         return _receipt(self.done, [self.path], sha256(self.after))
 
     def perform(self) -> None:
@@ -89,7 +89,10 @@ class FileChange:
             f"--- {quoted(self.path)[1:-1]} ({old})",
             f"+++ {quoted(self.path)[1:-1]} ({_hash_shown(facts['after'])})",
         ]
-        body = _diff(_lines(self.before or b""), _lines(self.after))
+        before = self.before or b""
+        if is_binary(before[:HEAD]):
+            before, head = b"", [*head, f"(what is there is no text: {len(before):,} bytes)"]
+        body = _diff(_lines(before), _lines(self.after))
         if len(body) > MOST_SHOWN:
             body = [*body[:MOST_SHOWN], f"… {counted(len(body) - MOST_SHOWN, 'more line')}"]
         return "\n".join([*head, *body])
@@ -131,7 +134,7 @@ class FileChanges:
             return UNKNOWN
         now = None if current is None else sha256(current)
         if now is not None and now == facts["after"]:
-            return _receipt(f"{facts['path']} was written.", [facts["path"]], now)
+            return _receipt(f"{shown_name(facts['path'])} was written.", [facts["path"]], now)
         return NOT_DONE if now == facts["before"] else UNKNOWN
 
     def _remember(self, call: EffectCall, facts: Mapping[str, Any]) -> None:

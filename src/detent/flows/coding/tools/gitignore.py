@@ -10,9 +10,13 @@ from typing import NamedTuple
 from detent.flows.coding.tools.path_pattern import PathPattern
 
 NAME = ".gitignore"
-LARGEST = 1024 * 1024
-"""Bytes of the largest such file that is read."""
-MOST_RULES = 5000
+LARGEST = 128 * 1024
+"""Bytes read of such a file."""
+MOST_RULES = 2000
+MOST_SLOW = 100
+"""Rules with several `**`; in a file of a stranger, more of them could take for ever."""
+DEEPEST = 64
+"""Parts of a rule; no path is as deep."""
 LONGEST = 4096
 """Characters of a rule; no path is as long."""
 
@@ -29,7 +33,9 @@ class IgnoreFile:
 
     def __init__(self, content: bytes) -> None:
         lines = content.removeprefix(codecs.BOM_UTF8).decode("latin-1").split("\n")[:MOST_RULES]
-        self._rules = [rule for line in lines if (rule := _rule(line.removesuffix("\r"))) is not None]
+        rules = [rule for line in lines if (rule := _rule(line.removesuffix("\r"))) is not None]
+        slow = [rule for rule in rules if rule.pattern.expression is None]
+        self._rules = [rule for rule in rules if rule not in slow[MOST_SLOW:]] if slow else rules
         self._names = _any(rule.pattern for rule in self._rules if not rule.pattern.anchored)
         self._paths = _any(rule.pattern for rule in self._rules if rule.pattern.anchored)
 
@@ -90,8 +96,9 @@ def _rule(line: str) -> _Rule | None:
     pattern = pattern.removesuffix("/")
     anchored = "/" in pattern
     pattern = pattern.removeprefix("/")
-    if any(part in ("", ".", "..") for part in pattern.split("/")):
-        return None  # no path has such a part
+    parts = pattern.split("/")
+    if any(part in ("", ".", "..") for part in parts) or len(parts) > DEEPEST:
+        return None  # no path has such parts
     return _Rule(PathPattern(pattern, anchored=anchored, strict=True), ignores, folders_only)
 
 

@@ -104,6 +104,8 @@ def _matches(
     skip = 0 if top == "." else len(top) + 1
     for group in search.walk(start):
         for entry in group.entries:
+            if search.deadline.over():
+                return
             path = group.prefix + entry.name
             if (entry.kind == "folder") is not folders:
                 continue

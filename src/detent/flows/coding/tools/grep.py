@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from detent.adapters.project.sandbox import quoted
 from detent.engine.patterns import InvalidPattern, PatternTimeout, compiled
 from detent.engine.tools import Tool, ToolError
 from detent.flows.coding.tools.glob import leads_to_file
@@ -51,7 +52,6 @@ class _Searched:
     large: int = 0
     secret: int = 0
     unread: int = 0
-    left_out: list[str] = field(default_factory=list)
 
     @property
     def space(self) -> Workspace:
@@ -62,8 +62,7 @@ class _Searched:
         top = self.space.relative(start)
         skip = 0 if top == "." else len(top) + 1
         for group in self.search.walk(start):
-            names = [entry for entry in group.entries if self._is_wanted(group, entry, skip)]
-            for name, text in self._texts_in(group, names):
+            for name, text in self._texts_in(group, skip):
                 yield group.prefix + name, text
             if self.search.deadline.over():
                 return
@@ -79,15 +78,15 @@ class _Searched:
             return False
         return True
 
-    def _texts_in(self, group: Group, entries: Sequence[Entry]) -> Iterator[tuple[str, str]]:
-        """The texts of some files of one folder, which is opened once."""
-        if not entries:
-            return
+    def _texts_in(self, group: Group, skip: int) -> Iterator[tuple[str, str]]:
+        """The texts of the wanted files of one folder, which is opened once."""
         try:
             with self.space.sandbox.folder_of(group.folder / "x") as folder:
-                for entry in entries:
+                for entry in group.entries:
                     if self.search.deadline.over():
                         return
+                    if not self._is_wanted(group, entry, skip):
+                        continue
                     if entry.kind == "link":
                         text = self._behind(group.folder / entry.name)
                     else:
@@ -103,8 +102,7 @@ class _Searched:
             return None
         target = link.resolve()
         relative = self.space.relative(target)
-        is_denied = any(pattern.matches_above(relative) for pattern in self.search.denied)
-        if is_denied or (is_secret(target.name) and not self.secrets):
+        if self.search.denies(relative) or (is_secret(target.name) and not self.secrets):
             return None
         return self.text(target, relative)
 
@@ -173,6 +171,8 @@ def grep(
     start = space.resolve(directory)
     if start.is_dir():
         texts = files.texts(start)
+    elif search.denies(space.relative(start)):
+        raise ToolError("denied", f"a rule denies reading {quoted(directory)}.")
     else:
         with space.reading(start, directory):
             pass  # a file that is not there, or is none, is an error

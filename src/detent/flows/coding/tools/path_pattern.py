@@ -264,17 +264,18 @@ def _first_braces(text: str) -> tuple[int, int, list[str]] | None:
 def path_patterns(patterns: str | Iterable[str], *, case_sensitive: bool = True) -> tuple[PathPattern, ...]:
     """Several patterns: a list, or a text with commas between them."""
     texts = split_at_commas(patterns) if isinstance(patterns, str) else patterns
-    return tuple(
-        PathPattern(text, case_sensitive=case_sensitive)
-        for pattern in texts
-        if pattern.strip("/. ")
-        for text in alternatives(pattern)
-    )
+    rules: list[PathPattern] = []
+    for pattern in texts:
+        if pattern.strip("/. "):
+            rules += [PathPattern(text, case_sensitive=case_sensitive) for text in alternatives(pattern)]
+        if len(rules) > MOST_ALTERNATIVES:
+            raise ToolError("invalid_arguments", f"there are more than {MOST_ALTERNATIVES} patterns.")
+    return tuple(rules)
 
 
 def denied_patterns(patterns: Iterable[str]) -> tuple[PathPattern, ...]:
     """Patterns of paths that are denied: in any case, because a file system may not tell cases apart."""
-    return path_patterns(list(patterns), case_sensitive=False)
+    return tuple(PathPattern(pattern, case_sensitive=False) for pattern in patterns)
 
 
 def split_at_commas(text: str) -> list[str]:

@@ -155,7 +155,8 @@ _ALL = (
                 "recursive": _switch("Search the folders below it, too.", True),
                 "include_hidden": _switch("Include names that begin with a dot.", False),
                 "exclude_dirs": {
-                    "type": "array", "items": {"type": "string", "minLength": 1}, "default": list(EXCLUDED),
+                    "type": "array", "items": {"type": "string", "minLength": 1}, "maxItems": 100,
+                    "default": list(EXCLUDED),
                     "description": "Names of folders that are left out.",
                 },
                 "max_results": _count("Paths to return at most.", 500, most=10_000),

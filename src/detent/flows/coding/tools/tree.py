@@ -16,8 +16,6 @@ from detent.flows.coding.workspace import Entry, Workspace, kind_of
 
 DEEPEST = 200
 """Folders below each other that are searched."""
-CHECKED_EVERY = 256
-"""Entries after which the clock is looked at."""
 
 
 class Deadline:
@@ -69,6 +67,8 @@ class Search:
     def walk(self, start: Path) -> Iterator[Group]:
         """The files below a folder, in the order of their paths."""
         root = self.workspace.relative(start)
+        if self.denies(root):
+            return
         prefix = "" if root == "." else f"{root}/"
         rules = self._rules_above(start) if self.use_gitignore else IgnoreRules()
         stack = [self._groups(start, prefix, len(prefix), rules)]
@@ -98,8 +98,8 @@ class Search:
         if self.use_gitignore and any(entry.name == gitignore.NAME for entry in entries):
             rules = rules.with_file(prefix.rstrip("/"), self._ignore_file(folder))
         files: list[Entry] = []
-        for number, entry in enumerate(sorted(entries, key=_in_order)):
-            if number % CHECKED_EVERY == 0 and self.deadline.over():
+        for entry in sorted(entries, key=_in_order):
+            if self.deadline.over():
                 break
             path = prefix + entry.name
             is_folder = entry.kind == "folder"
@@ -119,7 +119,7 @@ class Search:
         entries: list[Entry] = []
         with self.workspace.scanning(folder, self.workspace.relative(folder)) as found:
             for entry in found:
-                if len(entries) % CHECKED_EVERY == 0 and self.deadline.over():
+                if self.deadline.over():
                     break
                 if (self.hidden or not entry.name.startswith(".") or entry.name == gitignore.NAME) and (
                     not self.workspace.hides_entry(folder, entry.name)
@@ -140,6 +140,10 @@ class Search:
             self.ignored += 1
             return False
         return True
+
+    def denies(self, path: str) -> bool:
+        """Whether a path relative to the workspace, or a folder above it, is denied."""
+        return any(pattern.matches_above(path) for pattern in self.denied)
 
     def _rules_above(self, start: Path) -> IgnoreRules:
         """The rules that the folders above a folder set, from the workspace down."""

@@ -19,7 +19,7 @@ from detent.flows.coding.tools.file_change import (
 )
 from detent.flows.coding.tools.spec import SEEN, SPECS, ToolSettings, with_code_arguments
 from detent.flows.coding.tools.text_edit import MOST_OCCURRENCES, LineText, Place
-from detent.flows.coding.tools.text_form import HEAD, counted, is_binary
+from detent.flows.coding.tools.text_form import HEAD, counted, is_binary, shown_name
 
 MOST_LINES = 20
 """Line numbers that are named."""
@@ -61,14 +61,17 @@ def plan_update(
         raise _not_found(filepath, text, target)
     if len(places) > 1 and not replace_all:
         raise _not_unique(filepath, text, places)
-    if len(places) > MOST_OCCURRENCES or text.replaced_size(len(places), target, patch) > LARGEST:
+    if len(places) > MOST_OCCURRENCES:
+        raise ToolError("too_large", f"the target occurs more than {MOST_OCCURRENCES:,} times.")
+    if text.replaced_size(len(places), target, patch) > LARGEST:
         raise ToolError("too_large", f"{quoted(filepath)} would become larger than {LARGEST:,} bytes.")
     after = text.replaced(places, target, patch)
     if after == before:
         raise ToolError("invalid_arguments", "target and patch are the same; nothing would change.")
     changed = " It had changed since it was last read." if seen not in (None, sha256(before)) else ""
     where = _line_numbers(text, places)
-    done = f"Replaced {counted(len(places), 'occurrence')} in {space.relative(place)} ({where}).{changed}"
+    what = f"{counted(len(places), 'occurrence')} in {shown_name(space.relative(place))}"
+    done = f"Replaced {what} ({where}).{changed}"
     return FileChange(space, place, before, after, done)
 
 

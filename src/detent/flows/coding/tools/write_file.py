@@ -16,7 +16,7 @@ from detent.flows.coding.tools.file_change import (
     sha256,
 )
 from detent.flows.coding.tools.spec import SEEN, SPECS, ToolSettings, with_code_arguments
-from detent.flows.coding.tools.text_form import counted
+from detent.flows.coding.tools.text_form import counted, shown_name
 
 LARGEST = 1024 * 1024
 """Bytes of a text that is written."""
@@ -46,7 +46,11 @@ def plan_write(
     before = content_of(space, place, filepath)
     done = "Wrote" if before is None else "Replaced"
     change = FileChange(
-        space, place, before, raw, f"{done} {space.relative(place)} ({counted(_lines(raw), 'line')})."
+        space,
+        place,
+        before,
+        raw,
+        f"{done} {shown_name(space.relative(place))} ({counted(_lines(raw), 'line')}).",
     )
     if before is None:
         return change

@@ -40,8 +40,6 @@ def guards(root: Path, place: Path) -> Iterator[Guarded]:
 
 def stores(root: Path) -> list[Path]:
     """Files and folders in which the project of a folder keeps runs and sessions, besides Detent's folder."""
-    if not any(os.path.lexists(root / name) for name in FILES):
-        return []
     settings = _settings(root)
     url = store_url(settings)
     if "://" in url or url.startswith("memory:"):

@@ -157,6 +157,13 @@ def test_the_store_and_its_sessions_are_protected_wherever_they_are(bench, setti
     assert bench.run("grep", pattern=SECRET)["count"] == 0
 
 
+def test_a_store_that_the_environment_names_is_protected(bench, monkeypatch):
+    bench.put("elsewhere.db", SECRET)
+    assert bench.code("read_file", filepath="elsewhere.db") == "ok"
+    monkeypatch.setenv("DETENT__STORE", "elsewhere.db")
+    assert bench.code("read_file", filepath="elsewhere.db") == "protected"
+
+
 def test_a_second_name_of_the_store_is_protected_too(tmp_path):
     store = tmp_path / "elsewhere.db"
     store.write_text(SECRET)

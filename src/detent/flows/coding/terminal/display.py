@@ -22,6 +22,7 @@ from detent.kernel.entries import (
     Held,
     Moved,
 )
+from detent.kernel.status import Status
 
 if TYPE_CHECKING:
     from detent.dispatch.executor import AgentStreamChunk
@@ -42,11 +43,9 @@ class RequestDisplay(LiveLines):
     Of runs below a request, only calls and states are shown.
     """
 
-    def __init__(self, flow: str, *, shown: bool = True) -> None:
+    def __init__(self, flow: str) -> None:
         super().__init__()
         self._flow = flow
-        self.shown = shown
-        """False: nothing is printed, as with `--quiet`."""
         self.failure: str | None = None
         """The error of the last failed attempt that was shown."""
         self.asked: list[str] = []
@@ -77,12 +76,12 @@ class RequestDisplay(LiveLines):
         """What was shown of a reply that has not ended is no part of the conversation."""
         stream, self._stream = self._stream, ReplyStream()
         if stream.shown:
-            self._say(paint(f"  {DISCARDED}", "yellow"))
+            self.print_whole(paint(f"  {DISCARDED}", "yellow"))
 
     def _note_thinking(self) -> None:
         if self._stream.thought_aloud:
             self._stream.thought_aloud = False
-            self._say(paint(f"  {THOUGHT}", dim=True))
+            self.print_whole(paint(f"  {THOUGHT}", dim=True))
 
     def join(self, run: Run) -> None:
         """Begin with a request in the middle of its work."""
@@ -119,7 +118,9 @@ class RequestDisplay(LiveLines):
         if run.parent is not None:
             return
         self.discard()
-        if isinstance(body, Ended):
+        if isinstance(body, Ended) and body.status is Status.CANCELLED:
+            self._passed.pop(run.id, None)
+        elif isinstance(body, Ended):
             self._say_states(run, ended=True)
         self._show_current("")
 
@@ -131,7 +132,7 @@ class RequestDisplay(LiveLines):
             self._answered(run, turns)
         for message in turns:
             if message["role"] == "nudge":
-                self._say(paint(f"  {one_line(str(message['content']))}", dim=True))
+                self.print_whole(paint(f"  {one_line(str(message['content']))}", dim=True))
         passed = self._passed.setdefault(run.id, [])
         passed.append(move.to)
         if move.to == ASSISTANT:
@@ -149,14 +150,14 @@ class RequestDisplay(LiveLines):
         start = "" if data.counter("iterations") else "user_input "
         if passed:
             line = f"{_indent(run)}{start}→ {' → '.join(passed)}  {self._turn}"
-            self._say(paint(line.rstrip(), dim=True))
+            self.print_whole(paint(line.rstrip(), dim=True))
 
     def _attempt_failed(self, run: Run, entry: Entry, body: AttemptFailed) -> None:
         if run.parent is None:
             self.discard()
         self.failure = f"{body.error}: {body.message}" if body.message else body.error
         again = "" if body.retry_at is None else f"; again in {span(max(0.0, body.retry_at - entry.at))}"
-        self._say(f"{_indent(run)}{paint(FAILED, 'red')} {clean(self.failure)}{again}")
+        self.print_whole(f"{_indent(run)}{paint(FAILED, 'red')} {clean(self.failure)}{again}")
 
     def _replied(self, run: Run, move: Moved, turns: Sequence[Mapping[str, Any]]) -> None:
         """The reply is whole: the rest of its text, or all of it if it was not streamed."""
@@ -178,7 +179,7 @@ class RequestDisplay(LiveLines):
                 self._say_text(line)
         self._stream = ReplyStream()
         if not by_model and (why := _fallback(move.detail)):
-            self._say(paint(f"  {clean(why)}", "yellow"))
+            self.print_whole(paint(f"  {clean(why)}", "yellow"))
 
     # -- calls ----------------------------------------------------------------------------------------------
 
@@ -219,7 +220,7 @@ class RequestDisplay(LiveLines):
     def _say_call(self, run: Run, sign: str, call: str, note: str) -> None:
         colour = {DONE: "green", FAILED: "red"}.get(sign)
         told = f"  {paint(clean(note), dim=True)}" if note else ""
-        self._say(f"{_indent(run)}{paint(sign, colour, dim=sign == BEGUN)} {clean(call)}{told}")
+        self.print_whole(f"{_indent(run)}{paint(sign, colour, dim=sign == BEGUN)} {clean(call)}{told}")
 
     # -- printing -------------------------------------------------------------------------------------------
 
@@ -236,10 +237,6 @@ class RequestDisplay(LiveLines):
 
     def _say_text(self, text: str) -> None:
         for line in text_lines(text.replace("\r", "\n")):  # nothing is written over
-            self._say(line)
-
-    def _say(self, line: str) -> None:
-        if self.shown:
             self.print_whole(line)
 
     def print_whole(self, line: str) -> None:

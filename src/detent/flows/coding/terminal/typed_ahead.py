@@ -39,6 +39,7 @@ class TypedAhead:
             before = termios.tcgetattr(self._number)
             quiet = termios.tcgetattr(self._number)
             quiet[3] &= ~(termios.ECHO | termios.ICANON)
+            quiet[3] |= termios.NOFLSH  # Ctrl-C leaves what was typed before it
             quiet[6] = [*quiet[6]]
             quiet[6][termios.VMIN], quiet[6][termios.VTIME] = 1, 0
             termios.tcsetattr(self._number, termios.TCSADRAIN, quiet)

@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import audio, environment, machine, report, show, trust
+from benchmarks import audio, coding, environment, machine, report, show, trust
 from benchmarks.plan import GROUPS, WORKLOADS, Medians
 from benchmarks.runner import run_workload
 
-CHOICES = (*GROUPS, "audio", "show", "trust")
-"""What can be measured; `audio` scores what is heard, `show` what is made of it, `trust` is simulated."""
+CHOICES = (*GROUPS, "coding", "audio", "show", "trust")
+"""What can be measured; `coding` is held against bounds, `audio` scores what is heard, `show` what is made of
+it, `trust` is simulated."""
 
 
 def chosen(text: str) -> list[str]:
@@ -84,6 +85,8 @@ def main() -> None:
                 "targets": judged,
             }
         )
+    if "coding" in options.only:
+        written += coding.main(options.quick)
     if "audio" in options.only:
         print()
         audio.main(options.quick)

@@ -290,7 +290,7 @@ def run_flat(param: Param) -> Result:
     least, shortest = sessions(1, 0), sessions(count, 0)  # what a session takes beside its turns
 
     def bytes_a_turn(part: str, one: Sessions, none: Sessions) -> float:
-        return float(getattr(one, part) - getattr(none, part)) / turns
+        return float((getattr(one, part) - getattr(none, part)) / turns)
 
     return {
         "seconds": time.perf_counter() - begin, "n": turns,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -126,6 +127,43 @@ SHAPES: Mapping[str, list[Any]] = {
 }
 
 
+OURS = [
+    {"role": "assistant", "content": "z", "tool_calls": [{"id": "t1c1", "tool": "glob", "args": {}}]},
+    {"role": "tool", "tool_call_id": "t1c1", "tool": "glob", "ok": True, "content": "y"},
+    {"role": "nudge", "content": "n", "kind": "empty"},
+]
+_KEYS = (
+    "role", "content", "kind", "parts", "tool_calls", "tool_call_id", "tool", "name", "ok", "error",
+    "truncated", "part_kind", "tool_name", "args", "type", "text", "id", "function", "duration_ms",
+    "is_error", "input", "provider_id", "role_as_found", "content_as_found", "tool_use_id", "arguments",
+)  # fmt: skip
+_VALUES: tuple[Any, ...] = (
+    None, True, False, 0, 7, 3.5, "", [], {}, "user", "assistant", "tool", "request", "response", "text",
+    "tool-call", "tool-return", "call_0", "p1", "t1c1", ["in a list"], {"a": "in an object"},
+    [{"type": "text", "text": "typed text"}], [{"type": "tool_result", "content": "typed result"}],
+)  # fmt: skip
+
+
+def changed_messages(random: Random) -> list[Any]:
+    """Messages of all shapes, side by side, with a few things wrong anywhere in them."""
+    every = [*PLAIN, *TYPED, *PARTS, *STRANGE, *OURS]
+    messages = [deepcopy(random.choice(every)) for _ in range(random.randint(1, 5))]
+    for number in range(random.randint(0, 4)):
+        spot = random.choice(_spots(messages))
+        value = deepcopy(random.choice([*_VALUES, f"unlike any other {number}"]))
+        if isinstance(spot, dict):
+            spot[random.choice(_KEYS)] = value
+        elif spot:
+            spot[random.randrange(len(spot))] = value
+    return messages
+
+
+def _spots(value: Any) -> list[Any]:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    found = [spot for item in inner for spot in _spots(item)]
+    return [value, *found] if isinstance(value, dict | list) else []
+
+
 # -- files --------------------------------------------------------------------------------------------------
 
 
@@ -184,7 +222,7 @@ def legacy_sessions(count: int, seed: int = 1) -> Iterator[Made]:
             "custom": {"kept": [number, {"deep": None}]},
         }
         plain |= spelled(flags, random)
-        plain["messages"] = shapes[number // len(every) % len(shapes)]
+        plain["messages"] = shapes[(number + number // len(every)) % len(shapes)]
         plain["working_directory"] = f"/home/u/{number}"
         plain["yolo"] = True
         items = list(plain.items())

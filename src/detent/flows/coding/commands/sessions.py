@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from detent.flows.coding.sessions.redaction import Redaction
 
 group = typer.Typer(
-    help="List, show, export and delete sessions of the coding assistant; migrate older ones.",
+    help="Sessions of the coding assistant, older ones too.",
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -39,7 +39,8 @@ def _folder(workspace: Workspace) -> SessionFolder:
     from detent.runtime.settings import secrets_of
 
     path = sessions_folder(workspace.settings)
-    workspace.require_within(path)
+    if workspace.settings.of_project("store") or workspace.settings.get("store") is None:
+        workspace.require_within(path)  # not the user's own choice
     own = coding_settings(workspace.settings, unknown=False)
     secrets = secrets_of(workspace.settings)
     return SessionFolder(path, secrets=secrets, write_legacy_flags=own.write_legacy_flags)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from detent.flows.coding.sessions.legacy import FLAGS, RENAMED
+from detent.flows.coding.sessions.legacy_messages import has_parts
 from detent.flows.coding.sessions.record import SessionRecord
 
 _OF_STATES = frozenset({
@@ -13,6 +14,8 @@ _OF_STATES = frozenset({
     "hold", "legacy", "migration",
 })  # fmt: skip
 """Fields that older programs do not know, and that would be taken for a state on the way back."""
+_OF_TURNS = frozenset({"role", "content", "tool_calls", "tool_call_id", "tool", "ok", "truncated"})
+"""What a message of parts has got by its migration."""
 _OLD_NAMES = {new: old for old, new in RENAMED.items()}
 
 
@@ -34,14 +37,7 @@ def legacy_form(record: SessionRecord) -> dict[str, Any]:
 
 
 def _message(message: Any) -> Any:
-    """A message as older programs have it; what it was made of, where that was kept."""
-    if not isinstance(message, Mapping):
+    """A message as older programs have it: as it is, or as the parts it was made of."""
+    if not isinstance(message, Mapping) or not has_parts(message):
         return message
-    parts = message.get("parts")
-    if not isinstance(parts, list):
-        return message
-    if message.get("kind") in ("request", "response"):
-        own = {"role", "content", "tool_calls", "tool_call_id", "tool", "ok", "truncated"}
-        return {name: value for name, value in message.items() if name not in own}
-    rest = {name: value for name, value in message.items() if name not in ("parts", "tool_calls")}
-    return {**rest, "content": parts}
+    return {name: value for name, value in message.items() if name not in _OF_TURNS}

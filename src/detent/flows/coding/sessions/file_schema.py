@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from functools import cache
 from itertools import islice
 from math import isfinite
@@ -68,9 +68,24 @@ def top_level() -> Mapping[str, Any]:
     return properties
 
 
-def problems_of(plain: Any) -> list[str]:
-    """What is wrong with a file's content, one clause each; the first few, if there are many."""
-    return list(islice(_problems(schema(), plain, ""), MOST_PROBLEMS))
+def problems_of(plain: Any, checked: Container[int] = ()) -> list[str]:
+    """What is wrong with a file's content, one clause each; the first few, if there are many.
+
+    Messages whose `id()` is in `checked` are known to be right.
+    """
+    return list(islice(_all_problems(plain, checked), MOST_PROBLEMS))
+
+
+def _all_problems(plain: Any, checked: Container[int]) -> Iterator[str]:
+    messages = plain.get("messages") if isinstance(plain, Mapping) else None
+    if not isinstance(messages, list):
+        yield from _problems(schema(), plain, "")
+        return
+    yield from _problems(schema(), {**plain, "messages": []}, "")
+    rules = top_level()["messages"]["items"]
+    for index, message in enumerate(messages):
+        if id(message) not in checked:
+            yield from _problems(rules, message, f"messages[{index}]")
 
 
 def fits(field: str, value: Any) -> bool:
@@ -139,9 +154,12 @@ def _items(rule: Mapping[str, Any], value: Any, path: str, _: Mapping[str, Any])
 
 
 def _any_of(rule: list[Mapping[str, Any]], value: Any, path: str, _: Mapping[str, Any]) -> Iterator[str]:
-    if not any(next(_problems(choice, value, path), None) is None for choice in rule):
-        # Nothing but a message with a role of ours fits none of the forms.
-        yield from _problems(schema()["$defs"][value["role"]], value, path)
+    # The forms of messages are told apart by their roles; one of ours with a text has no other form.
+    role = value.get("role") if isinstance(value, Mapping) else None
+    if isinstance(role, str) and role in schema()["$defs"] and isinstance(value.get("content"), str):
+        yield from _problems(schema()["$defs"][role], value, path)
+    elif not any(next(_problems(choice, value, path), None) is None for choice in reversed(rule)):
+        yield f"{path} is none of the things it may be"
 
 
 def _all_of(rule: list[Mapping[str, Any]], value: Any, path: str, _: Mapping[str, Any]) -> Iterator[str]:

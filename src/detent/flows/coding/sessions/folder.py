@@ -146,7 +146,7 @@ class SessionFolder:
 
     def plain(self, record: SessionRecord) -> dict[str, Any]:
         """What is written of a session: without secrets."""
-        return self.redaction.session(record.to_plain(legacy_flags=self.write_legacy_flags))
+        return self.redaction.session(record.view(legacy_flags=self.write_legacy_flags))
 
     def save(self, record: SessionRecord, now: float | None = None) -> Path:
         """Write a session, and return its file. A file of an older format that it replaces is kept as `.bak`.

@@ -1,7 +1,7 @@
 """The messages of older sessions as turns: `{role, content}` and `{kind, parts}`, the two shapes there were.
 
-Nothing is dropped. What is more than text stays beside the text under `parts`; a value whose field has
-another meaning here stays under `<field>_as_found`; what is no message of either shape stays as it was found.
+Nothing is dropped. A value whose field has another meaning here stays beside, `<field>_as_found`; `parts`
+stay if there is more to them than a text, and what is no message of either shape stays as it was found.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ ROLES = {
     "function": "tool", "system": "system", "nudge": "nudge",
 }  # fmt: skip
 """Roles as older sessions spell them, in any case."""
+KINDS = ("request", "response")
+"""What messages of the second shape are."""
 _TEXT_TYPES = ("text", "input_text", "output_text")
 _PART_ROLES = {"system-prompt": "system"}
 """Roles of the parts of a request that are not the person's."""
@@ -36,14 +38,14 @@ _PART_ROLES = {"system-prompt": "system"}
 class OpenCalls:
     """The calls of one reply that have no result yet."""
 
-    def __init__(self, calls: Iterable[Mapping[str, Any]] = (), id_key: str = "provider_id") -> None:
+    def __init__(self, calls: Iterable[Mapping[str, Any]] = ()) -> None:
         self._open = dict(enumerate(calls))
         self._by_id: dict[str, deque[int]] = {}
         self._by_tool: dict[str, deque[int]] = {}
         for number, call in self._open.items():
-            given_id = call.get(id_key)
-            if isinstance(given_id, str):
-                self._by_id.setdefault(given_id, deque()).append(number)
+            for name in ("provider_id", "id"):
+                if isinstance(call.get(name), str):
+                    self._by_id.setdefault(call[name], deque()).append(number)
             self._by_tool.setdefault(call["tool"], deque()).append(number)
 
     def take(self, given_id: Any, tool: Any = None) -> Mapping[str, Any] | None:
@@ -83,11 +85,10 @@ class Turns:
     def add(self, message: Any) -> None:
         """One message of an older session."""
         if isinstance(message, Mapping):
-            parts = message.get("parts")
-            if message.get("kind") in ("request", "response") and isinstance(parts, list):
-                if self._add_parts(message, parts):
-                    return
-            elif isinstance(message.get("role"), str) and "content" in message and self._add_role(message):
+            if has_parts(message):
+                self._add_parts(message, message["parts"])
+                return
+            if isinstance(message.get("role"), str) and "content" in message and self._add_role(message):
                 return
         self.as_found += 1
         self.messages.append(message)
@@ -114,7 +115,7 @@ class Turns:
         if calls is None:
             message, calls = _renamed(message, "tool_calls"), []
         if role != message["role"]:
-            message = {**message, "role_as_found": message["role"]}
+            message = {**_renamed(message, "role_as_found"), "role_as_found": message["role"]}
         if content is None and role == "assistant":
             content = ""
         if isinstance(content, str):
@@ -136,7 +137,7 @@ class Turns:
             self.close()
         if role == "assistant":
             self._turn += 1
-            self._open = OpenCalls(message.get("tool_calls") or (), "id")
+            self._open = OpenCalls(message.get("tool_calls") or ())
         self.messages.append(message)
         return True
 
@@ -154,25 +155,25 @@ class Turns:
             text, exact = _text_of(part.get("content"))
             rest: dict[str, Any] = {"ok": part.get("is_error") is not True}
             if not exact or not part.keys() <= {"type", "tool_use_id", "content"}:
-                rest["parts"] = [part]
+                rest["content_as_found"] = [part]
             if not others and number == len(results) - 1:  # what stood beside the parts
                 beside: Mapping[str, Any] = message
-                for name in ("ok", "parts", "tool_call_id"):
+                if role != "user":
+                    beside = {**_renamed(message, "role_as_found"), "role_as_found": message["role"]}
+                for name in ("ok", "content_as_found", "tool_call_id"):
                     beside = _renamed(beside, name)
                 rest = {**beside, **rest}
             self._answer(part.get("tool_use_id"), None, text, rest)
         if others or not results:
             text, exact = _text_of(others)
             if not exact:
-                message = {**_renamed(message, "parts"), "parts": others}
+                message = {**_renamed(message, "content_as_found"), "content_as_found": others}
             self._add(role, text, calls, message)
 
     # -- {kind, parts} --------------------------------------------------------------------------------------
 
-    def _add_parts(self, message: Mapping[str, Any], parts: list[Any]) -> bool:
-        """A message of the second shape; False if a part of it is unlike any other."""
-        if not parts or not all(isinstance(part, Mapping) and _has_kind(part) for part in parts):
-            return False
+    def _add_parts(self, message: Mapping[str, Any], parts: list[Any]) -> None:
+        """A message of the second shape."""
         rest: Mapping[str, Any] = {name: value for name, value in message.items() if name != "parts"}
         for name in ("role", "content", "tool_calls"):
             rest = _renamed(rest, name)
@@ -185,11 +186,10 @@ class Turns:
             ]
             kept = rest if exact and len(parts) == 1 and _is_bare(parts[0]) else {**rest, "parts": parts}
             self._add("assistant", text, calls, kept)
-            return True
+            return
         for part in parts:
             self._add_request_part(part, rest)
             rest = {"kind": message["kind"]}
-        return True
 
     def _add_request_part(self, part: Mapping[str, Any], rest: Mapping[str, Any]) -> None:
         kind = part["part_kind"]
@@ -236,7 +236,11 @@ class Turns:
         }  # fmt: skip
         if call is not None:
             own |= {"tool_call_id": call["id"], "tool": call["tool"]}
-        kept: Mapping[str, Any] = {"tool_call_id": given_id, **rest} if given_id is not None else rest
+        kept: Mapping[str, Any] = {
+            name: value for name, value in rest.items() if name != "tool_call_id" or value != given_id
+        }
+        if given_id is not None and not isinstance(given_id, str):
+            kept = {**kept, "tool_call_id": given_id}
         for name in ("tool_call_id", "tool", "ok", "truncated"):
             if name in kept and (type(kept[name]) is not type(own[name]) or kept[name] != own[name]):
                 kept = _renamed(kept, name)
@@ -261,6 +265,14 @@ def turns_of(messages: Iterable[Any], *, last_open: bool = False) -> Turns:
 
 
 # -- parts --------------------------------------------------------------------------------------------------
+
+
+def has_parts(message: Mapping[str, Any]) -> bool:
+    """Whether a message is of the second shape: with parts, each of a kind."""
+    parts = message.get("parts")
+    if message.get("kind") not in KINDS or not isinstance(parts, list) or not parts:
+        return False
+    return all(isinstance(part, Mapping) and isinstance(part.get("part_kind"), str) for part in parts)
 
 
 def _text_of(content: Any) -> tuple[str, bool]:
@@ -290,10 +302,6 @@ def _part_text(part: Any) -> str | None:
         return part
     text = part.get("text") if part["type"] in _TEXT_TYPES else None
     return text if isinstance(text, str) else None
-
-
-def _has_kind(part: Mapping[str, Any]) -> bool:
-    return isinstance(part.get("part_kind"), str)
 
 
 def _is_bare(part: Mapping[str, Any]) -> bool:

@@ -115,7 +115,7 @@ def content_of(raw: bytes, status: FileState, name: str, now: float) -> Content:
             if repeated:
                 keys = ", ".join(dict.fromkeys(str(item["key"])[:40] for item in repeated))
                 raise Unusable(f"has keys that stand in one object several times: {keys}")
-            return Content(SessionRecord.from_plain(plain), False, raw, status)
+            return Content(SessionRecord(plain), False, raw, status)
     except NotReadable as error:
         raise Unusable(str(error)) from None
     except SessionTooNew as error:
@@ -127,4 +127,4 @@ def content_of(raw: bytes, status: FileState, name: str, now: float) -> Content:
     if depth_exceeds(plain, DEEPEST_LEGACY):
         raise Unusable(too_deep(DEEPEST_LEGACY))
     mapped = map_legacy(plain, now, name=Path(name).stem, repeated=repeated)
-    return Content(SessionRecord.from_plain(mapped.record_fields), True, raw, status)
+    return Content(SessionRecord(mapped.record_fields), True, raw, status)

@@ -6,7 +6,7 @@ Whatever else stands in the file, at any level, stays where it is. Values are ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -65,9 +65,13 @@ class SessionRecord:
 
     __slots__ = ("_moved", "_plain")
 
-    def __init__(self, plain: Mapping[str, Any], *, moved: bool = False) -> None:
-        """See `from_plain`; `moved` says that the booleans in `plain` are out of date."""
-        self._plain = _checked(copied(dict(plain)))
+    def __init__(self, plain: dict[str, Any], *, moved: bool = False, checked: Container[int] = ()) -> None:
+        """See `from_plain`. Nobody else changes `plain` from now on; `moved` says that the booleans in it are
+        out of date, `checked` which of its messages are known to be right (by `id()`)."""
+        is_of_this_format(plain)
+        if problems := file_schema.problems_of(plain, checked):
+            raise SessionInvalid(problems)
+        self._plain = plain
         self._moved = moved
 
     @classmethod
@@ -86,7 +90,7 @@ class SessionRecord:
             SessionInvalid: a field holds something else than it may, or state and completion contradict
                 each other.
         """
-        return cls(plain)
+        return cls(copied(dict(plain)))
 
     def to_plain(self, *, legacy_flags: bool = True) -> dict[str, Any]:
         """The content of the file: as it was read, but for what has changed since.
@@ -94,7 +98,12 @@ class SessionRecord:
         The booleans of older programs are written anew once the session has moved; without `legacy_flags`
         they are left out.
         """
-        plain: dict[str, Any] = copied(self._plain)
+        plain: dict[str, Any] = copied(self.view(legacy_flags=legacy_flags))
+        return plain
+
+    def view(self, *, legacy_flags: bool = True) -> dict[str, Any]:
+        """As `to_plain`, only for reading: what is in it belongs to the record."""
+        plain = dict(self._plain)
         if not legacy_flags:
             plain.pop("legacy", None)
         elif self._moved:
@@ -112,13 +121,17 @@ class SessionRecord:
         if unknown:
             raise TypeError(f"A session has no field {', '.join(sorted(unknown))}.")
         plain = dict(self._plain)
+        known = {id(message) for message in self._plain["messages"]}
         for name, value in fields.items():
             before = plain.get(name)
             if name in _ADDED_UP and isinstance(before, Mapping) and isinstance(value, Mapping):
                 value = {**before, **value}
-            plain[name] = value
+            if name == "messages" and isinstance(value, list):
+                plain[name] = [item if id(item) in known else copied(item) for item in value]
+            else:
+                plain[name] = copied(value)
         moved = any(plain[name] != self._plain.get(name) for name in fields.keys() & _MOVES)
-        return SessionRecord(plain, moved=self._moved or moved)
+        return SessionRecord(plain, moved=self._moved or moved, checked=known)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SessionRecord) and self.to_plain() == other.to_plain()
@@ -244,7 +257,7 @@ class SessionRecord:
 
     @property
     def messages(self) -> list[Any]:
-        """Everything that stands among its messages, also what is no turn."""
+        """Everything that stands among its messages, also what is no turn; only for reading."""
         return list(self._plain["messages"])
 
     @property
@@ -343,10 +356,3 @@ def figures(found: Any) -> dict[str, float]:
 def iso(at: float) -> str:
     """A moment as files have it."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _checked(plain: dict[str, Any]) -> dict[str, Any]:
-    is_of_this_format(plain)
-    if problems := file_schema.problems_of(plain):
-        raise SessionInvalid(problems)
-    return plain

@@ -88,8 +88,8 @@ def test_every_name_that_a_page_imports_exists():
 
 
 DOORS = (
-    "agents", "choreography", "coding", "errors", "kinds", "machines", "models", "observers", "project", "refine",
-    "stores", "tools", "workflow",
+    "agents", "choreography", "coding", "errors", "kinds", "machines", "models", "observers", "project",
+    "refine", "stores", "tools", "workflow",
 )  # fmt: skip
 
 

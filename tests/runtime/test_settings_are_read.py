@@ -31,6 +31,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((*PARTS, "warranty"), ("apps/warranty", "adapters/mail", "adapters/crm")),
     "mail": ("apps/warranty", "flows/playbook", "adapters/mail"),
     "choreography": ("apps/choreography",),
+    "coding": ("flows/coding",),
     "eval": ("apps/warranty", "cli", "evals", "runtime"),
 }
 """Where the readers of a heading are, from the folder of the package."""
@@ -38,6 +39,7 @@ HANDED_ON = {
     ("prices", "*"): "adapters/models",
     ("tools", "crm"): "adapters/crm",
     ("choreography",): "apps/choreography",
+    ("coding",): "flows/coding",
 }
 """Parts of the settings that are handed on as a whole, and where they are read."""
 

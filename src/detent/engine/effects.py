@@ -358,13 +358,18 @@ async def _settle(
     return None
 
 
+async def _journaled_facts(driver: Work, key: str) -> Mapping[str, Any]:
+    """What an earlier call of an effect has journaled about itself before it went on."""
+    line = await driver.engine.store.effect(driver.run.id, key)
+    entries = [] if line is None else await driver.engine.store.entries(driver.run.id, line.seq - 1, 1)
+    return next((entry.body.facts for entry in entries if isinstance(entry.body, EffectBegun)), {})
+
+
 async def _stopped(driver: Work, tool: Tool, key: str, attempt: int) -> bool:
     """Whether nothing is left of an earlier call of an effect, in a worker that died."""
     assert tool.stop is not None
     await driver.confirm()
-    line = await driver.engine.store.effect(driver.run.id, key)
-    entries = [] if line is None else await driver.engine.store.entries(driver.run.id, line.seq - 1, 1)
-    facts = next((entry.body.facts for entry in entries if isinstance(entry.body, EffectBegun)), {})
+    facts = await _journaled_facts(driver, key)
     try:
         async with TimeLimit(tool.timeout or LONGEST_CALL):
             await call(tool.stop, tool.off_loop, driver.effect_call(key, attempt, facts))
@@ -429,7 +434,9 @@ async def _probe(driver: Work, tool: Tool, key: str, args: dict[str, Any], attem
     assert tool.probe is not None
     if key != action_of(key) and not tool.probe_wants_call:
         return UNKNOWN
-    first = (driver.effect_call(key, attempt),) if tool.probe_wants_call else ()
+    first: tuple[Any, ...] = ()
+    if tool.probe_wants_call:
+        first = (driver.effect_call(key, attempt, await _journaled_facts(driver, key)),)
     for number in range(1, tool.retry.max_attempts + 1):
         await driver.clock.sleep(tool.retry.wait_before(number, driver.run.id))
         try:

@@ -51,7 +51,7 @@ class EffectCall(NamedTuple):
     begun: Callable[..., Awaitable[None]] = _unkept
     """`await call.begun(pid=…)` journals facts about the effect before it goes on, for `Tool.stop`."""
     intent: Mapping[str, Any] = MappingProxyType({})
-    """Facts that an earlier call of the effect, in a worker that died, has journaled."""
+    """Facts that an earlier call of the effect, in a worker that died, has journaled; for `stop`, `probe`."""
 
     @property
     def family(self) -> str:

@@ -85,7 +85,7 @@ class Plug:
     commands: str | None = None
     """Commands of its own, a typer group as `module:object`: `detent NAME …`."""
     top_commands: Mapping[str, str] = MappingProxyType({})
-    """Further commands beside `detent NAME`, by their names: functions or typer groups, as `module:object`."""
+    """Further commands beside `detent NAME`, by name: functions or typer groups, as `module:object`."""
     run: str | None = None
     """The command `detent run NAME …` where it takes options of its own: a function as `module:object`."""
     suite: str | None = None

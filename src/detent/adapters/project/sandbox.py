@@ -140,6 +140,9 @@ class Sandbox:
         """The path with links followed; a `ToolError` when it leads out of the project."""
         try:
             path = self._joined(name).resolve()
+            # Behind links in a circle the rest of a path is left as it is written, links and all.
+            if os.path.realpath(path) != str(path):
+                raise RuntimeError
         except (OSError, RuntimeError, ValueError):  # too long, links in a circle
             raise ToolError("invalid", f"{quoted(name)} is no usable path.") from None
         if not path.is_relative_to(self.root):

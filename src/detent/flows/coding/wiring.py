@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from detent.adapters.guarded import Guarded
 from detent.engine.tools import Tool
 from detent.flows.coding.flow import CodingFlow
 from detent.flows.coding.sessions.folder import SessionFolder, sessions_folder
@@ -12,6 +13,7 @@ from detent.flows.coding.sessions.writer import SessionWriter
 from detent.flows.coding.settings import CodingSettings, coding_settings
 from detent.flows.coding.skills import Skills
 from detent.flows.coding.tools.spec import ToolSettings
+from detent.runtime.project_files import ProjectFiles
 from detent.runtime.settings import Settings, known_secrets, secrets_of
 
 
@@ -48,7 +50,14 @@ def tool_settings(settings: Settings, own: CodingSettings) -> ToolSettings:
         sandbox=own.sandbox,
         pass_env=tuple(own.pass_env),
         protected=tuple(_store_files(settings)),
+        guarded=guarded_files(settings),
     )
+
+
+def guarded_files(settings: Settings) -> Guarded:
+    """The files that configure this Detent: only a person lets them be written."""
+    files = ProjectFiles(settings)
+    return Guarded(lambda: files.guarded)
 
 
 def _store_files(settings: Settings) -> list[Path]:

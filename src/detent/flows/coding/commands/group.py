@@ -7,7 +7,7 @@ import typer
 from detent.flows.coding.commands.measure import measure
 
 group = typer.Typer(
-    help="Measurements of the coding assistant; see also: chat, run coding.",
+    help="Measure how often requests end too early.",
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -39,6 +39,7 @@ class Heard:
         self.first = asyncio.Event()
 
     async def __call__(self, chunk: AgentStreamChunk) -> None:
+        assert isinstance(chunk.text, str)
         if chunk.text:
             self.chunks.append((chunk.text, chunk.chunk_type))
             self.first.set()

@@ -191,7 +191,9 @@ class TestSendable:
 
     def test_an_empty_result_stays_empty(self):
         """A file without text must not look as if it had some."""
-        assert sendable(CONVERSATIONS["an empty result"])[-1].content == ""
+        results = [SYSTEM, PROMPT, assistant("", read(X)), result(X, "")]
+        assert sendable(results)[-1].content == ""
+        assert sendable([*results, assistant(""), user()])[3].content == ""
 
     def test_what_stands_for_nothing_is_said_to_be_nothing(self):
         assert sendable([PROMPT, assistant(""), user()])[1].content == NOTHING

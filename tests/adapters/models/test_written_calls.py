@@ -162,6 +162,7 @@ PROSE = {
     "python": f"```python\nCALL = {READ}\n{READ}\n```",
     "text fence": f"```text\n{READ}\n```",
     "a longer fence": f"````markdown\n```json\n{READ}\n```\n````",
+    "in a longer fence, behind a shorter one": f"````markdown\n```\nx\n```\n{READ}\n````",
     "in backticks": f"Write `{READ}` to read it.\n`{READ}`",
     "in a sentence": f"If you write {READ} it is read.",
     "behind a colon in a sentence": f"For example: {READ} reads it, and nothing else.",
@@ -218,6 +219,13 @@ def test_a_hostile_reply_is_read_in_time_in_proportion_to_its_length(reply):
     watched = StreamedText(TOOLS)
     shown = watched.add(long[:100_000])
     assert shown + watched.held() == long[:100_000]
+
+
+@pytest.mark.parametrize("line", ['{"tool":\n', '{"tool": "bash", x\n'], ids=["nested", "broken"])
+def test_the_end_of_a_reply_made_to_be_slow_is_text(line):
+    """What each line costs grows with its place, so that reading them all would never end."""
+    assert made(f"{line * 10}\n{READ}")[1][-1:] == [A]
+    assert made(f"{line * 5_000}\n{READ}")[1] == []
 
 
 def parts_of(text: str, length: int) -> list[str]:

@@ -228,10 +228,8 @@ class _Reader:
             return None
         try:
             return _JSON.raw_decode(self._text, at)
-        except json.JSONDecodeError as error:
-            self._work -= error.pos
-        except (ValueError, RecursionError):
-            self._work -= len(self._text)
+        except (ValueError, RecursionError) as error:
+            self._work -= getattr(error, "pos", len(self._text))
         return None
 
     def _calls(self, value: Any, *, whole: bool = False, marked: bool = False) -> list[WrittenCall] | None:
@@ -279,7 +277,7 @@ class _Reader:
     def _broken(self, start: int, limit: int | None = None, *, marked: bool = False) -> int | None:
         """Read a call that is no JSON: without its last brace, cut off, or with arguments nobody can read."""
         text = self._text
-        head = _BROKEN.match(text, start)
+        head = None if self._work < 0 else _BROKEN.match(text, start)
         if head is None or not (marked or head[1] in OURS or head[2] in self._tools):
             return None
         if limit is None:

@@ -45,8 +45,8 @@ class Written(NamedTuple):
 
     text: str
     calls: tuple[ToolCall, ...] = ()
-    cut: bool = False
-    """It was cut off at the limit of tokens."""
+    finish: str = "stop"
+    """Why it ended: `stop`, `tool`, `length` (cut off at the token limit), `filter` (refused) or `other`."""
     opaque: Opaque | None = None
     """What its provider wants back with the next request."""
 

@@ -92,14 +92,20 @@ class Reply:
         called = self.record.get("calls")
         if called is None:
             called = _written_calls(self.answer)
-        if called is None:
-            return None
+        return None if called is None else self._named(called)
+
+    @staticmethod
+    def _named(called: Sequence[Mapping[str, Any]]) -> tuple[ToolCall, ...]:
         return tuple(ToolCall("", str(item["tool"]), item["args"]) for item in called)
 
     @property
     def written(self) -> Written:
         """The whole reply, with its calls as it made them."""
-        return Written(self.text, self.calls() or (), self.cut, self.opaque)
+        finish = self.record.get("finish")
+        # What reads like calls in the text of a model that calls tools itself is text.
+        named = self.record.get("calls", ()) if finish is not None else None
+        calls = self.calls() if named is None else self._named(named)
+        return Written(self.text, calls or (), finish or ("length" if self.cut else "stop"), self.opaque)
 
     @property
     def opaque(self) -> Opaque | None:
@@ -364,6 +370,8 @@ class Replies:
                 record["opaque"] = answer.opaque._asdict()
         if answer.finish == "length":
             record["cut"] = True
+        if plan.dialect.takes_calls:
+            record["finish"] = answer.finish
         if answer.model_id is not None:
             record["model_id"] = answer.model_id
         return answer.usage

@@ -107,7 +107,7 @@ class Assistant:
 
 def _reply_of(said: Mapping[str, Any]) -> AssistantReply:
     """A model's reply, as the dialect has read it."""
-    finish: FinishReason = "length" if said.get("finish") == "length" else "stop"
+    finish: FinishReason = said.get("finish", "stop")
     calls = tuple(CodingCall("", str(call["tool"]), to_plain(call["args"])) for call in said["calls"])
     return AssistantReply(str(said["text"]), calls, finish_reason=finish)
 

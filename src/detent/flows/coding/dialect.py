@@ -97,7 +97,7 @@ class CodingDialect(Dialect):
         reply: dict[str, Any] = {
             "text": answer.text,
             "calls": [{"tool": call.name, "args": to_plain(call.arguments)} for call in answer.calls],
-            "finish": "length" if answer.cut else "stop",
+            "finish": answer.finish,
         }
         if answer.opaque is not None:
             reply["opaque"] = answer.opaque._asdict()

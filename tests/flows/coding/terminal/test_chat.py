@@ -184,8 +184,8 @@ def test_ctrl_c_twice_leaves_at_once_and_the_request_can_be_resumed(
     assert row["status"] == "running"
     served.rule = lambda asked: says("TUNACODE DONE: at last")
     with _chat(folder, "--model", "house", "--resume", "last") as chat:
-        assert "> wait for it" in chat.text
-        assert INTERRUPTED in chat.text
+        assert INTERRUPTED in chat.until("goes on with it here")
+        assert "> wait for it" in chat.until(PROMPT)
         assert "at last" in chat.line("continue", PROMPT)
 
 
@@ -256,7 +256,7 @@ def test_the_window_may_change_its_size_at_any_time(folder: Path, served: ModelS
             chat.resize(columns, rows)
         served.gate.set()
         chat.until(PROMPT)
-        assert "heard 5 characters" in chat.line("hello", PROMPT)
+        chat.line("hello", "heard 5 characters")
 
 
 def test_without_colour_there_are_only_lines(folder: Path, served: ModelServer) -> None:

@@ -307,6 +307,24 @@ def test_the_assistants_question_is_answered_in_own_words(project: Project, serv
     assert done.lines[-1].startswith("done (unchecked): a warm green  ")
 
 
+def test_a_secret_looking_file_is_read_only_after_a_yes(project: Project, served: ModelServer) -> None:
+    (project.folder / ".env").write_text("COLOUR=teal\n")
+    read = ("read_file", {"filepath": ".env"})
+    served.rule = lambda asked: (
+        says("", read) if not asked.turn else says(f"TUNACODE DONE: {asked.results[-1].strip()}")
+    )
+    agent = "coding: {sandbox: false, steps: {assistant: {mode: agent}}}\n"
+    text = (project.folder / "detent.yaml").read_text()
+    (project.folder / "detent.yaml").write_text(text.replace(SETTINGS, agent))
+    for answer, told in (("yes", "COLOUR=teal"), ('{"no": "not that"}', "not that")):
+        asked = project.coding("look")
+        assert "? Read '.env', which may hold secrets?" in asked.lines
+        run_id, token = project.waiting
+        done = project("release", run_id, answer, "--hold", token)
+        assert done.code == 0
+        assert told in done.lines[-1]
+
+
 # -- sessions -----------------------------------------------------------------------------------------------
 
 

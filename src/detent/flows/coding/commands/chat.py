@@ -38,7 +38,7 @@ async def chat(
     done_when: DoneWhen = None,
     max_iterations: MaxIterations = None,
 ) -> int:
-    """Talk with the coding assistant about a workspace.
+    """Chat with the coding assistant.
 
     Ctrl-C interrupts a request, and "continue" goes on with it; /help lists what else there is. Without a
     terminal, each line of standard input is a prompt.

@@ -13,10 +13,11 @@ from detent.flows.coding.request_data import RequestData
 from detent.flows.coding.terminal.completion import Completion
 from detent.flows.coding.terminal.conversation import Conversation
 from detent.flows.coding.terminal.ending import exit_code, tell
-from detent.flows.coding.terminal.following import driver_words, follow
+from detent.flows.coding.terminal.following import driver_words
+from detent.flows.coding.terminal.interrupts import Interrupts
 from detent.flows.coding.terminal.plain_text import one_line
 from detent.flows.coding.terminal.prompt_history import PromptHistory
-from detent.flows.coding.terminal.prompt_line import PromptLine
+from detent.flows.coding.terminal.prompt_line import PromptLine, interruptible
 from detent.flows.coding.terminal.slash_commands import COMMANDS, Leave, SlashCommands, is_command
 from detent.kernel.errors import ConfigurationError, DetentError
 from detent.kernel.status import Status
@@ -59,43 +60,53 @@ class ChatLoop:
 
     async def at_terminal(self, resume: str | None) -> int:
         """Read prompts until the person leaves."""
-        conversation = self._conversation
-        model = conversation.model or "no model: plain requests only"
-        say(
-            f"{paint('detent chat', bold=True)}  {clean(self._setup.folder)}  {paint(clean(model), dim=True)}"
-        )
+        model = self._conversation.model or "no model: plain requests only"
+        folder = clean(self._setup.folder)
+        say(f"{paint('detent chat', bold=True)}  {folder}  {paint(clean(model), dim=True)}")
         say(paint("/help lists the commands; Ctrl-D leaves.", dim=True))
-        if resume is not None:
-            await self._attach(resume)
+        with Interrupts() as interrupts:
+            self._conversation.runner.interrupts = interrupts
+            if resume is not None:
+                await self._attach(resume)
+            while True:
+                code = await self._turn(interrupts)
+                if code is not None:
+                    return await self._left(code)
+
+    async def _turn(self, interrupts: Interrupts) -> int | None:
+        """Read a prompt and do what it says; the exit code if the conversation is over."""
+        runner = self._conversation.runner
+        await runner.write_sessions()
+        begun, runner.typed = runner.typed.rstrip("\n"), ""
         assert self._line is not None
-        while True:
-            begun, conversation.runner.typed = conversation.runner.typed.rstrip("\n"), ""
-            try:
-                text = self._line.read(f"{paint('>', 'cyan', bold=True)} ", begun=begun)
-            except EOFError:
-                say()
-                return await self._left(0)
-            except KeyboardInterrupt:
-                say()
-                self._keys += 1
-                if self._keys > 1:
-                    return await self._left(INTERRUPTED)
-                say(paint(LEAVE_HINT, dim=True))
-                continue
-            self._keys = 0
-            if not text.strip():
-                continue
-            self._line.remember(text)
-            try:
-                if is_command(text):
-                    await self._commands.perform(text)
-                elif await self._prompt(text.strip()):
-                    return await self._left(INTERRUPTED)
-            except Leave:
-                return await self._left(0)
-            except DetentError as error:  # the next prompt may work
-                for line in str(error).splitlines():
-                    warn(clean(line))
+        try:
+            prompt = f"{paint('>', 'cyan', bold=True)} "
+            text = self._line.read(prompt, begun=begun, interrupted=interrupts.take)
+        except EOFError:
+            say()
+            return 0
+        except KeyboardInterrupt:
+            say()
+            self._keys += 1
+            if self._keys > 1:
+                return INTERRUPTED
+            say(paint(LEAVE_HINT, dim=True))
+            return None
+        self._keys = 0
+        if not text.strip():
+            return None
+        self._line.remember(text)
+        try:
+            if is_command(text):
+                await self._commands.perform(text)
+            elif await self._prompt(text.strip()):
+                return INTERRUPTED
+        except Leave:
+            return 0
+        except DetentError as error:  # the next prompt may work
+            for line in str(error).splitlines():
+                warn(clean(line))
+        return None
 
     async def _prompt(self, text: str) -> bool:
         """Have a request done; True if the process is to end."""
@@ -124,10 +135,7 @@ class ChatLoop:
         who = await driver_words(self._engine, run_id)
         session = self._conversation.session
         say(f"Session {session} is being worked on by {who}. Following it; Ctrl-C stops that.")
-        display = self._conversation.display
-        if display is None:
-            return
-        run = await follow(self._engine, run_id, display)
+        run = await self._conversation.follow(run_id)
         if run.status.is_end:
             await tell(self._setup.project, self._engine, run)
 
@@ -177,7 +185,7 @@ class ChatLoop:
         if resume is not None:
             self._conversation.session = await self._setup.session(self._engine, self._flow, resume)
         told, worst = False, 0
-        for raw in iter(sys.stdin.buffer.readline, b""):
+        while raw := self._piped_line():
             text = raw.decode("utf-8", "replace").rstrip("\r\n")
             if not text.strip():
                 continue
@@ -197,3 +205,8 @@ class ChatLoop:
             result = await self._conversation.result(stopped)
             told, worst = result.outcome == "waiting", max(worst, exit_code(result))
         return worst
+
+    @staticmethod
+    def _piped_line() -> bytes:
+        with interruptible():
+            return sys.stdin.buffer.readline()

@@ -119,8 +119,8 @@ class Conversation:
     async def run(self, run_id: str) -> Stopped:
         """Drive a request and print how it was left."""
         stopped = await self.runner.run(run_id)
-        if stopped.elsewhere and self.display is not None:
-            stopped = stopped._replace(run=await follow(self.engine, run_id, self.display))
+        if stopped.elsewhere:
+            stopped = stopped._replace(run=await self.follow(run_id))
         if self.json:
             result = await self.result(stopped)
             say_line(await result_object(self.engine, result))
@@ -129,6 +129,12 @@ class Conversation:
                 self.display.discard()
             await tell(self.setup.project, self.engine, stopped.run, whole=self.quiet, asked=stopped.asked)
         return stopped
+
+    async def follow(self, run_id: str) -> Run:
+        """Show a request that another process drives, until it ends or Ctrl-C is pressed."""
+        if self.display is None:
+            return await self.engine.get(run_id)
+        return await follow(self.engine, run_id, self.display, self.runner.interrupts)
 
     async def result(self, stopped: Stopped) -> CodingResult:
         """The result of a request as it was left."""

@@ -14,6 +14,7 @@ from detent.kernel.status import Status
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
     from detent.flows.coding.terminal.display import RequestDisplay
+    from detent.flows.coding.terminal.interrupts import Interrupts
     from detent.kernel.run import Run
 
 ASKED_THERE = '  It is asked there. To answer it here: Ctrl-C, then "continue".'
@@ -30,7 +31,9 @@ async def driver_words(engine: Engine, run_id: str) -> str:
     return f"process {worker.pid}{'' if here else f' on {machine}'} (worker {worker.id})"
 
 
-async def follow(engine: Engine, run_id: str, display: RequestDisplay) -> Run:
+async def follow(
+    engine: Engine, run_id: str, display: RequestDisplay, interrupts: Interrupts | None = None
+) -> Run:
     """Show a request until it ends or the person presses Ctrl-C; the request as it stands then."""
     run = await engine.get(run_id)
 
@@ -50,6 +53,8 @@ async def follow(engine: Engine, run_id: str, display: RequestDisplay) -> Run:
                 await asked()
 
     with graceful() as stop, display:
+        if interrupts is not None and interrupts.take():
+            return run
         display.join(run)
         following: asyncio.Future[Any] = asyncio.ensure_future(shown())
         if await done_first(following, stop):

@@ -29,12 +29,12 @@ DELIMITERS = " \t\n"
 
 def is_interactive() -> bool:
     """Whether a person at a terminal can be asked: it is ours to read from, and shows what we print."""
+    if not _is_terminal():
+        return False
     try:
-        if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            return False
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()  # a job in the background may not read
-    except (AttributeError, OSError, ValueError):
-        return sys.stdin is not None and sys.stdin.isatty()
+    except (AttributeError, OSError):
+        return True
 
 
 class PromptLine:
@@ -67,8 +67,17 @@ class PromptLine:
             line.parse_and_bind(setting)
         return True
 
-    def read(self, prompt: str, *, begun: str = "", completes: bool = True) -> str:
+    def read(
+        self,
+        prompt: str,
+        *,
+        begun: str = "",
+        completes: bool = True,
+        interrupted: Callable[[], bool] = bool,
+    ) -> str:
         """A line, or several that were pasted together; `begun` is what the person has typed already.
+
+        `interrupted` says whether Ctrl-C was pressed just before.
 
         Raises:
             EOFError: the person has closed the input.
@@ -80,7 +89,9 @@ class PromptLine:
             line.set_completer(self._completion if completes else None)
         sys.stdout.flush()
         try:
-            with _interruptible():
+            with interruptible():
+                if interrupted():
+                    raise KeyboardInterrupt
                 text = input(_marked(prompt) if line is not None else printable(prompt))
                 text = text if self._pastes else "\n".join([text, *_pasted_lines()])
         except UnicodeDecodeError:
@@ -120,9 +131,16 @@ def discard_typed() -> None:
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
+def _is_terminal() -> bool:
+    try:
+        return sys.stdin.isatty() and sys.stdout.isatty()
+    except (AttributeError, ValueError):  # closed, or never there
+        return False
+
+
 def _readline() -> Any:
     """The module `readline`, where there is one and it is of use."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not _is_terminal():
         return None
     try:
         import readline
@@ -155,7 +173,7 @@ def _pasted_lines() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """Have Ctrl-C end the reading of a line, and SIGTERM the program, with the terminal as it was."""
 
     def end(number: int, frame: Any) -> None:

@@ -13,6 +13,7 @@ from detent.cli.output import clean, paint, say, warn
 from detent.cli.signals import Stop, done_first, graceful
 from detent.flows.coding.permission import grant_for
 from detent.flows.coding.request_data import RequestData
+from detent.flows.coding.terminal.interrupts import Interrupts
 from detent.flows.coding.terminal.prompt_line import PromptLine, discard_typed
 from detent.flows.coding.terminal.questions import (
     Answer,
@@ -79,6 +80,8 @@ class RequestRunner:
         """How the last question was left open."""
         self.typed = ""
         """What was typed while a request ran."""
+        self.interrupts: Interrupts | None = None
+        """Remembers Ctrl-C that was pressed before a request was under way."""
 
     async def run(self, run_id: str) -> Stopped:
         """Drive a request until it ends, waits, or is interrupted; questions are asked as they come."""
@@ -92,12 +95,18 @@ class RequestRunner:
             questions = await open_questions(self._engine, stopped.run)
             if not questions:
                 return stopped
+            await self.write_sessions()
             answered = await self._ask(questions[0])
             if not answered:
                 run = await self._engine.get(run_id)
                 elsewhere = self._answered_elsewhere
                 return Stopped(run, self._left_by_key, asked=not elsewhere, elsewhere=elsewhere)
             target = questions[0].run.id
+
+    async def write_sessions(self) -> None:
+        """Write session files that are due, before a person is waited for."""
+        if self._flow.writer is not None:
+            await self._flow.writer.flush()
 
     # -- driving --------------------------------------------------------------------------------------------
 
@@ -109,6 +118,9 @@ class RequestRunner:
             return self._way_on(run_id)
 
         with graceful(leaving) as stop, ahead, self._display or nullcontext():
+            if self.interrupts is not None and self.interrupts.take():
+                stop.signal = signal.SIGINT
+                stop.asked.set()
             interrupted = await self._until_stopped(run_id, target, stop)
         self.typed += ahead.take()
         run = await self._engine.get(run_id)
@@ -123,10 +135,12 @@ class RequestRunner:
                 return False
             warn("Interrupting; once more leaves at once.")
             below, self._below = self._below, None
+            put_down = False
             for under_way in dict.fromkeys(filter(None, (below, run_id))):
                 with contextlib.suppress(RunStateError, RunNotFound):
                     await self._engine.interrupt(under_way, grace=self._grace(run_id))
-            await asyncio.wait({working}, timeout=SETTLED_WITHIN)
+                    put_down = True
+            await asyncio.wait({working}, timeout=SETTLED_WITHIN if put_down else 0)
             return not (await self._engine.get(run_id)).status.is_end
         finally:
             if not working.done():

@@ -190,8 +190,7 @@ class SlashCommands:
 
     async def _written(self) -> None:
         """Have the files say what the journals say."""
-        if self._conversation.flow.writer is not None:
-            await self._conversation.flow.writer.flush()
+        await self._conversation.runner.write_sessions()
 
     @property
     def _folder(self) -> SessionFolder:

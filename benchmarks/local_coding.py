@@ -60,10 +60,10 @@ async def main() -> None:
     home = Path(tempfile.mkdtemp(prefix="detent-coding-"))
     (home / "detent.yaml").write_text(
         f"model: {{provider: small}}\nmodels: {{small: {{kind: local, model_id: {given.model}}}}}\n"
-        "steps: {coding/assistant: {mode: agent}}\n"
+        "steps: {coding/assistant: {mode: agent, max_tokens: 700}}\n"
     )
     settings = read_settings(folder=home)
-    flow = CodingFlow(CodingSettings(max_iterations=given.turns, model_timeout_s=600, request_timeout_s=3600))
+    flow = CodingFlow(CodingSettings(max_iterations=given.turns, model_timeout_s=300, max_retries=0))
     # One folder for all, so that the beginning of every request is the same and stays in the model's cache.
     workspace = home / "work"
     rows: list[dict[str, Any]] = []

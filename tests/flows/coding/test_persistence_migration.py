@@ -192,6 +192,10 @@ class TestFlags:
             == "state_wins"
         )
         assert not mapped({"session_id": ID, "state": "response"}).record_fields["is_complete"]
+        # An outcome stays where it fits the state.
+        for outcome, expected in (("completed", None), ("cancelled", "cancelled"), ("odd", None)):
+            fields = mapped({"session_id": ID, "state": "assistant", "outcome": outcome}).record_fields
+            assert fields["outcome"] == expected
 
     def test_a_state_that_is_none_of_the_four_leaves_it_to_the_flags(self):
         for state in ("done", 5, [], "RESPONSE", {"state": "response"}):
@@ -451,6 +455,82 @@ class TestMessages:
         assert (tool["ok"], tool["ok_as_found"]) == (True, "no")
         assert (tool["error_as_found"], tool["duration_ms_as_found"]) == (5, "1s")
         assert (tool["truncated"], tool["truncated_as_found"]) == (False, "some")
+
+    def test_results_alone_in_a_message_keep_what_stood_beside_them(self):
+        asked = {"role": "assistant", "content": "", "tool_calls": [
+            {"id": "a", "function": {"name": "f", "arguments": "{}", "strict": True}, "tool": "x",
+             "index": 0},
+            {"id": "b", "function": {"name": "g", "arguments": None}},
+        ]}  # fmt: skip
+        results = {"role": "assistant", "when": 5, "role_as_found": "x", "ok": 1, "content": [
+            {"type": "tool_result", "tool_use_id": "b", "content": {"rows": [1]}, "is_error": True},
+            {"type": "tool_result", "tool_use_id": "a", "content": "text"},
+        ]}  # fmt: skip
+        called, second, first = mapped({"messages": [asked, results]}).record_fields["messages"]
+        assert called["tool_calls"][0] == {
+            "id": "t1c1", "tool": "f", "args": {}, "provider_id": "a", "tool_as_found": "x", "index": 0,
+            "function": {"strict": True},
+        }  # fmt: skip
+        assert called["tool_calls"][1]["args"] is None
+        assert (second["tool_call_id"], second["ok"]) == ("t1c2", False)
+        assert second["content"] == '{"rows": [1]}'
+        assert second["content_as_found"] == [results["content"][0]]
+        assert (first["tool_call_id"], first["content"], first["when"]) == ("t1c1", "text", 5)
+        assert (first["role_as_found"], first["role_as_found_as_found"]) == ("assistant", "x")
+        assert first["ok_as_found"] == 1
+
+    def test_results_without_ids_answer_the_first_call_of_their_name_or_of_any(self):
+        calls = [{"id": "1", "function": {"name": name, "arguments": ""}} for name in ("f", "g", "g", "f")]
+        results = [
+            {"role": "tool", "content": "1", "name": "g"}, {"role": "tool", "content": "2"},
+            {"role": "tool", "content": "3", "name": "g"}, {"role": "tool", "content": "4", "name": "h"},
+            {"role": "tool", "content": "5", "tool_call_id": 7},
+        ]  # fmt: skip
+        asked = {"role": "assistant", "content": "", "tool_calls": calls}
+        messages = mapped({"messages": [asked, *results]}).record_fields["messages"]
+        ids = [message["tool_call_id"] for message in messages[1:]]
+        assert ids == ["t1c2", "t1c1", "t1c3", "", "", "t1c4"]
+        assert [message["tool"] for message in messages[1:]] == ["g", "f", "g", "h", "unknown", "f"]
+        assert messages[5]["tool_call_id_as_found"] == 7
+        assert messages[0]["tool_calls"][0]["args"] == ""
+
+    def test_calls_of_another_form_and_odd_nudges_stay_beside(self):
+        for odd in ("x", [1], [{"function": {}}], [{"id": "1"}], {"a": 1}):
+            plain = {"messages": [{"role": "assistant", "content": "", "tool_calls": odd}]}
+            [message] = mapped(plain).record_fields["messages"]
+            assert message == {"role": "assistant", "content": "", "tool_calls_as_found": odd}
+        [nudge] = mapped({"messages": [{"role": "nudge", "content": "x", "kind": 5}]})[0]["messages"]
+        assert nudge == {"role": "nudge", "content": "x", "kind_as_found": 5}
+
+    @pytest.mark.parametrize("levels", [90, 150])
+    def test_arguments_that_are_nested_too_deeply_stay_text(self, levels):
+        text = '{"x": ' + "[" * levels + "]" * levels + "}"
+        call = {"id": "1", "function": {"name": "f", "arguments": text}}
+        asked = {"role": "assistant", "content": "", "tool_calls": [call]}
+        [message, _] = mapped({"messages": [asked]}).record_fields["messages"]
+        args = message["tool_calls"][0]["args"]
+        assert args == (text if levels > 100 else json.loads(text))
+        twice = '{"a": 1, "a": 2}'
+        call["function"]["arguments"] = twice
+        [message, _] = mapped({"messages": [asked]}).record_fields["messages"]
+        assert message["tool_calls"][0]["args"] == twice  # nothing of it is lost
+
+    def test_parts_of_other_kinds_stay_with_their_text(self):
+        parts = [
+            {"part_kind": "thinking", "content": "hm"}, {"part_kind": "text", "content": "one"},
+            {"part_kind": "text", "content": None}, {"part_kind": "tool-call", "tool_name": 5},
+        ]  # fmt: skip
+        novel = {"part_kind": "novelty", "content": {"a": 1}}
+        odd = {"kind": "request", "parts": [novel], "role": "x", "tool": 1}
+        answer, result, question = mapped({"messages": [
+            {"kind": "response", "parts": parts, "content": "y"}, odd,
+        ]}).record_fields["messages"]  # fmt: skip
+        assert (answer["content"], answer["parts"]) == ('["one", null]', parts)
+        assert answer["content_as_found"] == "y"
+        assert answer["tool_calls"] == [{"id": "t1c1", "tool": "unknown", "args": None}]
+        assert result["error"] == "interrupted"
+        assert (question["role"], question["content"]) == ("user", '{"a": 1}')
+        assert question["role_as_found"] == "x"
 
     def test_twenty_thousand_calls_of_one_name_are_matched_in_linear_time(self):
         calls = [{"id": "same", "function": {"name": "f", "arguments": "{}"}} for _ in range(20_000)]

@@ -288,6 +288,31 @@ class TestRows:
         assert Counter(row.done for row in rows.values()) == {"migrated": 3, "failed": 1}
         assert json.loads((tmp_path / long_name).read_text())["completed"] is True
 
+    def test_a_target_that_cannot_be_written_fails_file_by_file(self, tmp_path):
+        old = tmp_path / "old"
+        old.mkdir()
+        for made in legacy_sessions(2):
+            (old / made.name).write_text(json.dumps(made.original))
+        (tmp_path / "out").write_text("in the way")
+        before = tree(tmp_path)
+        rows = migrate(old, tmp_path / "out")
+        assert [row.done for row in rows] == ["failed", "failed"]
+        assert "cannot be written" in rows[0].detail
+        assert tree(tmp_path) == before
+
+    def test_two_files_that_would_get_one_name_are_both_told(self, tmp_path):
+        old = tmp_path / "old"
+        old.mkdir()
+        (old / "abcdef01.json").write_text(json.dumps({"session_id": "abcdef01"}))
+        (old / "abcdef02.json").write_text(json.dumps({"session_id": "abcdef01"}))
+        (old / "abcdef03.json").write_text(json.dumps({"session_id": "abcdef02"}))
+        (old / "a.json").write_text(json.dumps({"session_id": "abcdef02"}))
+        rows = {row.file: row for row in migrate(old, tmp_path / "out")}
+        assert rows["a.json"].target == "abcdef02.json"
+        assert rows["abcdef02.json"].done == "failed"
+        assert rows["abcdef02.json"].detail.endswith("another file becomes abcdef02.json")
+        assert rows["abcdef03.json"].target == "abcdef03.json"
+
     def test_files_that_cannot_be_read_are_told(self, tmp_path):
         """Root reads everything, so another user looks."""
         if os.geteuid() != 0 or not os.access("/usr/bin/env", os.X_OK):

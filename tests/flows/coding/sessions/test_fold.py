@@ -8,6 +8,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from detent.adapters.stores.memory import MemoryStore
+from detent.engine.engine import Engine
+from detent.engine.flow import Flow
 from detent.flows.coding.options import RequestOptions
 from detent.flows.coding.sessions.file_schema import schema
 from detent.flows.coding.sessions.fold import LONGEST_RESULT, PURGED, difference, fold_session
@@ -16,8 +19,11 @@ from detent.flows.coding.sessions.record import SessionRecord
 from detent.flows.coding.sessions.redaction import Redaction
 from detent.kernel.budget import Budget
 from detent.kernel.errors import RunNotFound
+from detent.kernel.machine import Machine
+from detent.kernel.status import Status
 from tests.flows.coding.desk import DONE, Desk, ScriptedModel, says
 
+ID = "2025-01-02_03-04-05_fix-it_abcdef"
 VALIDATOR = jsonschema.Draft202012Validator(schema())
 READ = ("read_file", {"filepath": "a.py"})
 WRITE = ("write_file", {"filepath": "new.py", "content": "y = 1\n"})
@@ -120,6 +126,27 @@ class TestOutcomes:
         assert begun.messages == record.messages
         assert begun.run_ids == [result.run_id, started.run_id]
         assert begun.counters["iterations"] == 0
+
+    async def test_a_request_that_failed_or_was_put_down(self, tmp_path):
+        async with desk_of(tmp_path, says("", READ), DONE) as desk:
+            started = await desk.start("fix it", drive=False)
+            record = checked(await fold_session(desk.store, [started.run_id], model="m"))
+            assert (record.outcome, record.outcome_reason, record.model) == (None, None, "m")
+        failing = Flow(Machine("coding", start="assistant", moves={"assistant": ["response"]},
+                               ends={"response": Status.SUCCEEDED}))  # fmt: skip
+
+        @failing.step("assistant")
+        async def broken(ctx):
+            """Break."""
+            raise ValueError("broken in the middle")
+
+        store = MemoryStore()
+        async with Engine(store, [failing]) as engine:
+            run_id = await engine.start("coding", {"session": ID, "workspace": "/w"})
+            await engine.finish(run_id)
+            record = checked(await fold_session(store, [run_id]))
+        assert (record.state_value, record.outcome) == ("assistant", "failed")
+        assert "broken in the middle" in record.outcome_reason
 
 
 class TestMessages:
@@ -256,6 +283,15 @@ class TestDifference:
         ]  # fmt: skip
         assert told[0] == "state: the file has 'assistant', the journal 'response'."
         assert "number 3" in told[4]
+
+    async def test_messages_that_are_none_and_missing_ones_are_told_too(self, tmp_path):
+        record = SessionRecord.new(ID, 0.0, workspace=None).changed(messages=[None, 5, "x"])
+        other = record.changed(messages=[None, 6], usage={"input_tokens": 3})
+        assert difference(record, record.changed(usage={"mine": 1}, counters={"mine": 1})) == []
+        told = difference(record, other)
+        assert [line.split(":")[0] for line in told] == ["usage", "messages", "messages"]
+        assert "number 2" in told[1]
+        assert "the file has 3, the journal 2" in told[2]
 
     async def test_a_saved_file_is_no_different_even_without_its_secrets(self, tmp_path):
         secret = "hunter2-hunter2"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -15,13 +17,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from detent.adapters.anchored import OpenFolder
 from detent.flows.coding.sessions.file_schema import schema
+from detent.flows.coding.sessions.files import keep_backup, locked, replace_file, write_new
 from detent.flows.coding.sessions.folder import (
     SessionDamaged,
     SessionFolder,
     SessionNotFound,
     sessions_folder,
 )
+from detent.flows.coding.sessions.reading import LARGEST, Unusable, bytes_of, content_of
 from detent.flows.coding.sessions.record import SessionRecord, SessionTooNew
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.settings import read_settings
@@ -167,6 +172,46 @@ class TestSaving:
                 file.unlink()
         assert json.loads(target.read_text()) == session()
 
+    def test_sockets_and_files_beyond_all_measure_are_not_read(self, tmp_path, monkeypatch):
+        file = tmp_path / f"{ID}.json"
+        monkeypatch.chdir(tmp_path)  # the address of a socket is short
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(file.name)
+            with pytest.raises(SessionDamaged, match="is no file"):
+                SessionFolder(tmp_path).load(ID)
+        file.unlink()
+        with file.open("wb") as large:
+            large.truncate(LARGEST + 1)
+        with pytest.raises(SessionDamaged, match="larger than 256 MB"):
+            SessionFolder(tmp_path).load(ID)
+        with pytest.raises(SessionDamaged):
+            SessionFolder(tmp_path).save(begun())
+
+    def test_a_file_that_another_program_is_changing_is_not_replaced(self, tmp_path):
+        file = tmp_path / f"{ID}.json"
+        file.write_text(json.dumps({"session_id": ID, "completed": True}))
+        with locked(tmp_path, tmp_path) as folder:
+            content = content_of(*bytes_of(folder, file.name), file.name, 0.0)
+            file.write_text('{"session_id": "just now"}')
+            with pytest.raises(Unusable, match="changed by another program"):
+                replace_file(folder, file.name, b"{}", content)
+        assert file.read_text() == '{"session_id": "just now"}'
+        assert [path.name for path in tmp_path.iterdir()] == [file.name]
+
+    def test_on_a_disk_without_second_names_nothing_is_overwritten_either(self, tmp_path):
+        class NoLinks(OpenFolder):
+            def link(self, name, to, as_name):
+                raise PermissionError(errno.EPERM, "Operation not permitted")
+
+        folder = NoLinks(tmp_path, None)
+        write_new(folder, "a.json", b"first")
+        with pytest.raises(FileExistsError):
+            write_new(folder, "a.json", b"second")
+        assert keep_backup(folder, "a", b"x") == "a.bak"
+        assert keep_backup(folder, "a", b"y") == "a.bak.1"
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["a.bak", "a.bak.1", "a.json"]
+        assert (tmp_path / "a.json").read_bytes() == b"first"
+
     def test_a_file_that_holds_another_session_is_neither_read_nor_overwritten(self, tmp_path):
         (tmp_path / f"{OTHER}.json").write_text(json.dumps(session()))
         folder = SessionFolder(tmp_path)
@@ -274,6 +319,14 @@ class TestListing:
         assert list(SessionFolder(tmp_path / "file").list()) == []
         assert not (tmp_path / "nowhere").exists()
 
+    def test_odd_times_and_workspaces_do_not_disturb_a_listing(self, tmp_path):
+        for number, at in enumerate(("yesterday", "9999-12-31T23:59:59", "2026-01-01", None)):
+            plain = {"session_id": f"abcdef0{number}", "updated_at": at, "working_directory": "\0"}
+            (tmp_path / f"abcdef0{number}.json").write_text(json.dumps(plain))
+        folder = SessionFolder(tmp_path)
+        assert [item.id for item in folder.list()] == ["abcdef01", "abcdef02", "abcdef00", "abcdef03"]
+        assert folder.last(tmp_path) is None
+
     def test_last_is_the_newest_of_the_workspace(self, tmp_path):
         folder = SessionFolder(tmp_path / "sessions")
         here, there = tmp_path / "here", tmp_path / "there"
@@ -293,6 +346,7 @@ class TestListing:
         folder = SessionFolder(tmp_path)
         for session_id in (ID, OTHER, "abcdef01", "abcdef0123"):
             folder.save(begun(session_id))
+        assert folder.list()[0].created_at == "1970-01-01T00:00:00.000Z"
         assert folder.find("2026-03-02_09") == ID
         assert folder.find("abcdef01") == "abcdef01"  # an id itself
         assert folder.find("abcdef012") == "abcdef0123"

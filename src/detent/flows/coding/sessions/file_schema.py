@@ -105,10 +105,6 @@ def _problems(rules: Mapping[str, Any], value: Any, path: str) -> Iterator[str]:
             yield from check(rule, value, path, rules)
 
 
-def _ref(rule: str, value: Any, path: str, _: Mapping[str, Any]) -> Iterator[str]:
-    yield from _problems(schema()["$defs"][rule.rpartition("/")[2]], value, path)
-
-
 def _type(rule: str | list[str], value: Any, path: str, _: Mapping[str, Any]) -> Iterator[str]:
     names = [rule] if isinstance(rule, str) else rule
     if not any(_IS[name](value) for name in names):
@@ -154,22 +150,15 @@ def _items(rule: Mapping[str, Any], value: Any, path: str, _: Mapping[str, Any])
 
 
 def _any_of(rule: list[Mapping[str, Any]], value: Any, path: str, _: Mapping[str, Any]) -> Iterator[str]:
-    # The forms of messages are told apart by their roles; one of ours with a text has no other form.
+    # The forms of a message: what has a text and a role of ours has the form of that role, all else any form.
     role = value.get("role") if isinstance(value, Mapping) else None
     if isinstance(role, str) and role in schema()["$defs"] and isinstance(value.get("content"), str):
         yield from _problems(schema()["$defs"][role], value, path)
-    elif not any(next(_problems(choice, value, path), None) is None for choice in reversed(rule)):
-        yield f"{path} is none of the things it may be"
 
 
 def _all_of(rule: list[Mapping[str, Any]], value: Any, path: str, _: Mapping[str, Any]) -> Iterator[str]:
     for part in rule:
         yield from _problems(part, value, path)
-
-
-def _not(rule: Mapping[str, Any], value: Any, path: str, _: Mapping[str, Any]) -> Iterator[str]:
-    if next(_problems(rule, value, path), None) is None:
-        yield f"{path} is none of the things it may be"
 
 
 def _if(rule: Mapping[str, Any], value: Any, path: str, rules: Mapping[str, Any]) -> Iterator[str]:
@@ -178,9 +167,9 @@ def _if(rule: Mapping[str, Any], value: Any, path: str, rules: Mapping[str, Any]
 
 
 _CHECKS: Mapping[str, Callable[[Any, Any, str, Mapping[str, Any]], Iterator[str]]] = {
-    "$ref": _ref, "type": _type, "const": _const, "enum": _enum, "pattern": _pattern, "minimum": _minimum,
+    "type": _type, "const": _const, "enum": _enum, "pattern": _pattern, "minimum": _minimum,
     "required": _required, "properties": _properties, "items": _items, "anyOf": _any_of, "allOf": _all_of,
-    "not": _not, "if": _if,
+    "if": _if,
 }  # fmt: skip
 _IS: Mapping[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, Mapping),

@@ -181,14 +181,13 @@ def _outcome(run: Run, complete: bool) -> tuple[str | None, str | None]:
 
 def _hold(run: Run) -> dict[str, Any] | None:
     """The question that a run waits for."""
-    if run.status is not Status.WAITING:
+    if run.status is not Status.WAITING or not run.holds:
         return None
-    for name, hold in run.holds.items():
-        return {
-            "run_id": run.id, "name": name, "entry": run.held_at.get(name, 0), "why": hold.why,
-            "question": hold.question, "choices": list(hold.choices),
-        }  # fmt: skip
-    return None
+    name, hold = next(iter(run.holds.items()))
+    return {
+        "run_id": run.id, "name": name, "entry": run.held_at.get(name, 0), "why": hold.why,
+        "question": hold.question, "choices": list(hold.choices),
+    }  # fmt: skip
 
 
 def _todos(before: Sequence[Mapping[str, Any]], items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

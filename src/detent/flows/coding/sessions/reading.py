@@ -96,8 +96,6 @@ def bytes_of(folder: OpenFolder, name: str) -> tuple[bytes, FileState]:
 def _why_closed(error: OSError) -> str:
     if error.errno in (errno.ELOOP, errno.EMLINK):
         return "is a link, and links are not followed"
-    if error.errno == errno.EISDIR:
-        return "is a folder"
     if error.errno == errno.ENXIO:
         return "is no file"
     return f"cannot be read: {error.strerror}"

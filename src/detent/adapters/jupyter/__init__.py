@@ -1,0 +1,1 @@
+"""A Jupyter kernel as a port: cells executed, variables read, expressions evaluated."""

@@ -1,0 +1,1 @@
+"""Notebooks that build themselves: stages, steps and behaviors on a real Jupyter kernel."""

@@ -1,0 +1,1 @@
+"""The finished notebook as files."""

@@ -1,0 +1,1 @@
+"""What a behavior has produced, measured: artifacts, criteria, claims, variables."""

@@ -1,0 +1,1 @@
+"""The six payloads: typed values, XML in and out."""

@@ -1,0 +1,1 @@
+"""The code that the deterministic generator writes, step by step."""

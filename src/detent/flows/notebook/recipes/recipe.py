@@ -1,0 +1,52 @@
+"""A recipe: what the deterministic generator writes for one behavior of one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from detent.flows.notebook.domain.problem import ProblemReading
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeSettings:
+    """The settings that generated code depends on."""
+
+    seed: int = 42
+    test_size: float = 0.2
+    jobs: int = 2
+    stability_threshold: float = 0.1
+    cell_timeout: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kitchen:
+    """What a recipe is written from."""
+
+    problem: ProblemReading
+    settings: RecipeSettings = RecipeSettings()
+    iteration: int = 1
+    """1 standard, 2 wider or with the measured cause handled, 3 ensemble or most cautious."""
+    feedback: str = ""
+    """What failed in the iteration before."""
+    backtracks: int = 0
+    """How often the run has come back to this step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A text cell, a code cell, and an expression for the text about the results."""
+
+    lead: str
+    """Markdown: what is done and why."""
+    code: str
+    """One cell. Its last lines print what a reader wants to see."""
+    result: str
+    """A Python expression that gives the Markdown about the results, evaluated silently in the kernel after
+    the cell: its figures are the kernel's."""
+
+
+Write: TypeAlias = Callable[[Kitchen], Recipe]
+Recipes: TypeAlias = Mapping[str, Write]
+"""By step id."""

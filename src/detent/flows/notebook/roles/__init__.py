@@ -1,0 +1,1 @@
+"""The six roles: handlers, validators, how agents are asked."""

@@ -1,0 +1,1 @@
+"""The machine, the state document, and what each transition makes of it."""

@@ -20,6 +20,7 @@ from detent.flows.notebook.state.ledger import RunState
 from detent.flows.notebook.state.machine import NotebookEvent, NotebookState, check_move
 from detent.flows.notebook.state.state_json import read_state, write_state
 from detent.flows.notebook.state.transitions import apply
+from detent.flows.notebook.state.variables import USER_INPUTS
 from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import to_plain
 
@@ -175,6 +176,10 @@ def _facts(run: RunState, payload: Payload, at: str, results: Results) -> Facts:
             return Facts(at, measured=False, stage=_claims(payload))
         case BehaviorPlan() if run.document.fsm.state is _S.BEHAVIOR_COMPLETED:
             return Facts(at, measured=False, behavior=_seen(run))
+        case BehaviorPlan() if not run.document.variables:
+            # A state file that shows no variables at all has the user's inputs nevertheless.
+            given = {named.name: named.text for named in payload.inputs if named.name in USER_INPUTS}
+            return Facts(at, variables=given)
         case _:
             return Facts(at)
 

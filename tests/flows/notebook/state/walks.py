@@ -5,12 +5,12 @@ from __future__ import annotations
 from detent.flows.notebook.payloads.values import StagePlan, StepPlan
 from detent.flows.notebook.state.decisions import Decision, decide
 from detent.flows.notebook.state.facts import ArtifactFact, CriterionFact, Facts, GapFact, Verdict
-from detent.flows.notebook.state.ledger import RunState
 from detent.flows.notebook.state.machine import ENDS, NotebookState
 from detent.flows.notebook.state.transitions import apply
 from tests.flows.notebook.state.samples import (
     AT,
     behavior,
+    idle,
     reflection,
     stage,
     stage_reflection,
@@ -21,16 +21,18 @@ S = NotebookState
 
 
 def walk(random, longest=60):
-
-    state = run.document.fsm.state
-    if state in ENDS:
-        return
-    if random.random() < 0.01:
-        decision, facts, payloads = Decision.of(random.choice("78"), state), Facts(AT), ()
-    else:
-        decision, facts, payloads = _next(random, run)
-    run = apply(run, decision, facts, *payloads)
-    yield decision, facts, payloads, run
+    """The moves of a random run, each with what it was made from and the state after it."""
+    run = idle()
+    for _ in range(longest):
+        state = run.document.fsm.state
+        if state in ENDS:
+            return
+        if random.random() < 0.01:
+            decision, facts, payloads = Decision.of(random.choice("78"), state), Facts(AT), ()
+        else:
+            decision, facts, payloads = _next(random, run)
+        run = apply(run, decision, facts, *payloads)
+        yield decision, facts, payloads, run
 
 
 def _next(random, run):
@@ -80,7 +82,7 @@ def _steps(random, run, first):
     )
 
 
-def _behavior(run: RunState, behavior_id: str):
+def _behavior(run, behavior_id):
     names = run.document.steps.current_outputs.expected_names
     return behavior(behavior_id, names[0], inputs=("user_problem",))
 

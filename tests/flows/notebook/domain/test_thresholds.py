@@ -243,5 +243,8 @@ def test_a_long_text_is_read_in_one_go():
 
 def test_metrics_are_named_with_and_without_thresholds():
     mentions = metrics_named("RMSE and R² > 0.85, by high R2")
-    assert [(mention.metric, mention.has_threshold) for mention in mentions] == [("rmse", False), ("r2", True)]
+    assert [(mention.metric, mention.has_threshold) for mention in mentions] == [
+        ("rmse", False),
+        ("r2", True),
+    ]
     assert metrics_named("Predict R2 from R1", columns=["R1", "R2"]) == ()

@@ -20,15 +20,31 @@ def label(name, width=22):
     return (text if len(text) <= width else text[: width - 1] + "…").replace("$", r"\$")
 
 
+def often(values):
+    """How often each level occurs, the most frequent first, ties by name."""
+    return values.dropna().astype(str).value_counts().sort_index().sort_values(ascending=False, kind="stable")
+
+
 def panels(count, across=3, width=3.7, height=3.0):
     """A figure with so many panels, and the panels in order."""
     across = max(1, min(across, count))
     down = -(-count // across)
-    size = (max(across * width, 6.5), max(down * height, 3.4))
+    size = (max(across * width, 6.5), max(down * height, 2.2))
     figure, axes = plt.subplots(down, across, figsize=size, squeeze=False, layout="constrained")
     for spare in axes.flat[count:]:
         spare.remove()
     return figure, list(axes.flat[:count])
+
+
+def few_ticks(axis, values, most=5):
+    """So many ticks below an axis that they do not overlap."""
+    if pd.api.types.is_datetime64_any_dtype(values):
+        axis.xaxis.set_major_locator(matplotlib.dates.AutoDateLocator(minticks=2, maxticks=most))
+        axis.xaxis.set_major_formatter(matplotlib.dates.ConciseDateFormatter(axis.xaxis.get_major_locator()))
+    elif not axis.xaxis.have_units():
+        axis.locator_params(axis="x", nbins=most)
+        if np.abs(values).max() >= 100_000:
+            axis.xaxis.set_major_formatter(matplotlib.ticker.EngFormatter(sep=""))
 
 
 def save_chart(figure, path, caption):

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from detent.flows.notebook.recipes import data_collection, data_completeness, data_integrity, data_relevance, exploration
+from detent.flows.notebook.recipes import (
+    data_collection,
+    data_completeness,
+    data_integrity,
+    data_relevance,
+    exploration,
+    insights,
+    methodology,
+)
 from detent.flows.notebook.recipes.recipe import Recipes
 
 RECIPES: Recipes = {
@@ -20,5 +28,10 @@ RECIPES: Recipes = {
         data_completeness.integrity_verification,
         exploration.current_state_assessment,
         exploration.targeted_inquiry,
+        insights.insight_extraction,
+        insights.eda_consolidation,
+        methodology.method_proposal,
+        methodology.training_evaluation_strategy,
+        methodology.methodology_consolidation,
     )
 }

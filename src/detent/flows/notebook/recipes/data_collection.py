@@ -54,6 +54,7 @@ def _packages(reading: ProblemReading) -> list[str]:
 _IMPORTS = r'''
 # This notebook needs the packages <<NEEDS>>.
 import hashlib
+import importlib.util
 import platform
 import re
 from pathlib import Path

@@ -56,10 +56,9 @@ def columns_by_kind(table, left_out=()):
 
 _IMPORTS = (
     "import hashlib",
-    "import json",
+    "import importlib.util",
     "import platform",
     "import re",
-    "import warnings",
     "from pathlib import Path",
     "import joblib",
     "import matplotlib",

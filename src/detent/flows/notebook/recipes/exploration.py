@@ -21,9 +21,9 @@ def current_state_assessment(kitchen: Kitchen) -> Recipe:
         "PANELS": literal({1: 12, 2: 9}.get(kitchen.iteration, 4)),
     }
     return Recipe(
-        lead="What does each column look like on its own? The figures describe all rows and count gaps as gaps; "
-        "the charts show the filled copy, and of large tables a sample drawn with the seed. Charts are saved under "
-        "`outputs/eda/`.",
+        lead="What does each column look like on its own? The figures describe all rows; gaps count as gaps "
+        "here, since filling them would put a peak into every histogram. Of large tables the charts show a sample "
+        "drawn with the seed. They are saved under `outputs/eda/`.",
         code=cell(CHARTS, ATTEMPT if kitchen.iteration > 1 else "", fill(_STATE, slots)),
         result=_STATE_RESULT,
     )
@@ -58,8 +58,8 @@ def description_of(values):
 def draw_target(values):
     """The target: a histogram, with its logarithm where it is skewed, or the classes with their counts."""
     if task_type == "classification":
-        counts = values.astype(str).value_counts().sort_index().sort_values(ascending=False, kind="stable")
-        figure, (axis,) = panels(1, width=7.5, height=max(2.6, 0.42 * min(len(counts), 20) + 1.2))
+        counts = often(values)
+        figure, (axis,) = panels(1, width=7.5, height=0.36 * min(len(counts), 20) + 1.3)
         bars(axis, counts.index[:20], counts.to_numpy()[:20], lambda n: f"{n:,.0f} ({n / len(values):.1%})")
         axis.set(title=f"Classes of {label(target_column, 40)}", xlabel="rows", ylabel=label(target_column, 30))
         return figure
@@ -80,15 +80,15 @@ def draw_missing(table):
     shares = table.isna().mean().sort_values(ascending=False, kind="stable")
     shares = shares[shares > 0].head(25)
     counts = table.nunique().sort_values(ascending=False, kind="stable").head(25)
-    figure, (axis,) = panels(1, width=7.5, height=max(2.8, 0.3 * max(len(shares), 1) + 1.4))
+    figure, (axis,) = panels(1, width=7.5, height=0.3 * len(shares if len(shares) else counts) + 1.4)
     if len(shares):
         bars(axis, shares.index, shares.to_numpy() * 100, lambda share: f"{share:.1f} %", ORANGE)
         axis.set(title="Columns with missing values", xlabel="missing, % of rows", ylabel="column")
         return figure
-    figure.set_figheight(max(2.8, 0.3 * len(counts) + 1.4))
     bars(axis, counts.index, counts.to_numpy(), lambda n: f"{n:,.0f}", GREY)
     axis.set(title="No value is missing: distinct values per column", xlabel="distinct values", ylabel="column")
-    axis.set_xscale("log")
+    if counts.max() > 50 * counts.min():
+        axis.set_xscale("log")
     return figure
 
 
@@ -96,13 +96,16 @@ def draw_histograms(table, names):
     """A histogram for each numeric or date column."""
     figure, axes = panels(len(names))
     for axis, name in zip(axes, names):
-        axis.hist(table[name], bins=30, color=BLUE, edgecolor="white", linewidth=0.3)
+        values = table[name].dropna()
+        if pd.api.types.is_numeric_dtype(values) and values.nunique() <= 12:
+            counts = values.value_counts().sort_index()
+            axis.bar([f"{value:g}" for value in counts.index], counts, color=BLUE, width=0.7)
+            axis.grid(axis="x", visible=False)
+        else:
+            axis.hist(values, bins=30, color=BLUE, edgecolor="white", linewidth=0.3)
         axis.set(xlabel=label(name, 30), ylabel="rows")
         axis.locator_params(axis="y", nbins=5)
-        if pd.api.types.is_datetime64_any_dtype(table[name]):
-            axis.tick_params(axis="x", rotation=30)
-        else:
-            axis.locator_params(axis="x", nbins=5)
+        few_ticks(axis, values)
     figure.suptitle("Distributions of numeric columns")
     return figure
 
@@ -111,7 +114,7 @@ def draw_counts(table, names):
     """The most frequent levels of each category."""
     figure, axes = panels(len(names), height=3.2)
     for axis, name in zip(axes, names):
-        counts = table[name].astype(str).value_counts().sort_index().sort_values(ascending=False, kind="stable").head(8)
+        counts = often(table[name])[:8]
         axis.barh(range(len(counts)), counts.to_numpy(), color=BLUE, height=0.7)
         axis.set_yticks(range(len(counts)), [label(level, 16) for level in counts.index], fontsize=8)
         axis.invert_yaxis()
@@ -126,21 +129,21 @@ analysed_features = <<FEATURES>>
 analysed = [*analysed_features, target_column]
 distribution_analysis = {name: description_of(df_typed[name]) for name in analysed if name in df_typed.columns}
 kinds = columns_by_kind(df_cleaned[analysed_features])
-looked_at = df_cleaned if len(df_cleaned) <= <<SAMPLE>> else df_cleaned.sample(<<SAMPLE>>, random_state=RANDOM_STATE)
+looked_at = df_typed if len(df_typed) <= <<SAMPLE>> else df_typed.sample(<<SAMPLE>>, random_state=RANDOM_STATE)
 
 save_chart(draw_target(looked_at[target_column]), "outputs/eda/01_target.png", f"Distribution of {target_column}")
 save_chart(draw_missing(df_typed[list(distribution_analysis)]), "outputs/eda/02_completeness.png", "Missing values by column")
 measured, told = kinds["numeric"] + kinds["datetime"], kinds["categorical"]
 if len(measured) >= 2 or not told:
     shown = (measured or analysed_features)[:<<PANELS>>]
-    pictures = looked_at[shown] if measured else looked_at[shown].apply(lambda texts: texts.astype(str).str.split().str.len())
-    save_chart(draw_histograms(pictures, shown), "outputs/eda/03_distributions.png", "Distributions of numeric columns")
+    lengths = looked_at[shown].map(lambda text: len(str(text).split()))
+    save_chart(draw_histograms(looked_at if measured else lengths, shown), "outputs/eda/03_distributions.png", "Distributions of numeric columns")
     if told:
         save_chart(draw_counts(looked_at, told[:<<PANELS>>]), "outputs/eda/04_categories.png", "Most frequent levels of categories")
 else:
     save_chart(draw_counts(looked_at, told[:<<PANELS>>]), "outputs/eda/03_distributions.png", "Most frequent levels of categories")
-if len(looked_at) < len(df_cleaned):
-    print(f"The charts show a sample of {len(looked_at):,} of {len(df_cleaned):,} rows.")
+if len(looked_at) < len(df_typed):
+    print(f"The charts show a sample of {len(looked_at):,} of {len(df_typed):,} rows.")
 pd.DataFrame.from_dict(distribution_analysis, orient="index")
 '''
 
@@ -235,6 +238,7 @@ def draw_matrix(matrix, measure):
 def draw_against_target(axis, table, name, categories):
     """One feature against the target."""
     target = table[target_column]
+    unit = " (days)" if pd.api.types.is_datetime64_any_dtype(table[name]) else ""
     if task_type == "regression" and name not in categories:
         values = as_numbers(table[name])
         axis.scatter(values, target, s=9, alpha=0.35, color=BLUE, linewidths=0)
@@ -244,16 +248,15 @@ def draw_against_target(axis, table, name, categories):
             color=ORANGE, marker="o", markersize=3.5, label="median of each tenth",
         )
         axis.legend(fontsize=7)
-        unit = " (days)" if pd.api.types.is_datetime64_any_dtype(table[name]) else ""
         axis.set(xlabel=label(name, 30) + unit, ylabel=label(target_column))
-        axis.locator_params(axis="x", nbins=5)
+        few_ticks(axis, values)
         return
     # Otherwise one side has levels: numbers are shown as boxes, shares as stacked bars.
     sides = (name, target_column) if name in categories else (target_column, name)
     levels = table[sides[0]].astype(str)
-    often = levels.value_counts().sort_index().sort_values(ascending=False, kind="stable").index[:8]
+    common = often(levels).index[:8]
     if task_type == "classification" and name in categories:
-        shares = pd.crosstab(levels[levels.isin(often)], target.astype(str), normalize="index").loc[list(often)]
+        shares = pd.crosstab(levels[levels.isin(common)], target.astype(str), normalize="index").loc[list(common)]
         shown = shares.sum().sort_values(ascending=False, kind="stable").index[:7]
         left = np.zeros(len(shares))
         for colour, group in zip(CLASS_COLOURS, shown):
@@ -265,25 +268,27 @@ def draw_against_target(axis, table, name, categories):
         axis.set(xlabel="share of rows", ylabel=label(name), xlim=(0, 1))
         return
     values = as_numbers(table[sides[1]])
-    groups = [values[levels == level] for level in often]
-    order = sorted(range(len(often)), key=lambda place: groups[place].median())
-    boxes(axis, [groups[place] for place in order], [often[place] for place in order])
-    axis.set(xlabel=label(sides[1], 30), ylabel=label(sides[0]))
-    axis.locator_params(axis="x", nbins=5)
+    groups = {level: values[levels == level] for level in common}
+    if name in categories:  # classes keep one order in all panels
+        groups = dict(sorted(groups.items(), key=lambda pair: pair[1].median()))
+    boxes(axis, list(groups.values()), list(groups))
+    axis.set(xlabel=label(sides[1], 30) + unit, ylabel=label(sides[0]))
+    few_ticks(axis, values)
 
 
 def draw_outliers(names):
     """How the numeric columns spread, and the share of values far outside their middle half."""
     shares = pd.Series({name: 100 * distribution_analysis[name]["outlier_share"] for name in names})
     shares = shares.sort_values(ascending=False, kind="stable").head(15)
-    figure, (left, right) = panels(2, across=2, width=4.9, height=max(3.4, 0.3 * len(shares) + 1.6))
+    figure, (left, right) = panels(2, across=2, width=4.9, height=0.3 * len(shares) + 1.8)
     spread = []
     for name in shares.index:
         figures = distribution_analysis[name]
         values = inquired[name].astype(float)
         spread.append((values - figures["median"]) / ((figures["q75"] - figures["q25"]) or values.std() or 1.0))
     boxes(left, spread, list(shares.index))
-    left.set_xscale("symlog", linthresh=3)
+    if max(abs(values).max() for values in spread) > 15:
+        left.set_xscale("symlog", linthresh=5)
     left.set(xlabel="distance from the median, in interquartile ranges", ylabel="column")
     bars(right, shares.index, shares.to_numpy(), lambda share: f"{share:.1f} %", ORANGE)
     right.set(xlabel="outliers, % of rows", xlim=(0, max(1.0, shares.max() * 1.2)))
@@ -296,7 +301,7 @@ def draw_rare_levels(names):
     shares = pd.Series({name: 100 * distribution_analysis[name].get("rare_share", 0.0) for name in names})
     shares = shares.sort_values(ascending=False, kind="stable").head(15)
     counts = [distribution_analysis[name]["distinct"] for name in shares.index]
-    figure, (left, right) = panels(2, across=2, width=4.9, height=max(3.4, 0.3 * len(shares) + 1.6))
+    figure, (left, right) = panels(2, across=2, width=4.9, height=0.3 * len(shares) + 1.8)
     bars(left, shares.index, counts, lambda n: f"{n:,.0f}")
     left.set(xlabel="levels", ylabel="column")
     bars(right, shares.index, shares.to_numpy(), lambda share: f"{share:.1f} %", ORANGE)
@@ -324,7 +329,7 @@ def draw_over_time(table, date):
         axis.set(ylabel="share of rows")
     axis.legend(fontsize=8)
     axis.set(title=f"{label(target_column, 30)} over time", xlabel=label(date))
-    axis.tick_params(axis="x", rotation=30)
+    few_ticks(axis, days, 8)
     return figure
 
 
@@ -344,7 +349,7 @@ save_chart(
     f"{correlation_measure} between columns, those closest to {target_column} first",
 )
 
-figure, (axis,) = panels(1, width=7.5, height=max(2.8, 0.3 * min(len(strongest), 20) + 1.4))
+figure, (axis,) = panels(1, width=7.5, height=0.3 * min(len(strongest), 20) + 1.4)
 bars(axis, strongest[:20], list(relation_strength.values())[:20], lambda value: f"{value:.2f}")
 axis.set(title=f"Relation with {label(target_column, 30)}", xlabel="strength, 0 to 1", ylabel="feature", xlim=(0, 1.08))
 save_chart(figure, "outputs/eda/06_relations.png", f"How closely each feature is related to {target_column}")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
-
 from detent.flows.notebook.domain.problem import ProblemReading
 from detent.flows.notebook.recipes.code_text import cell, fill, literal, reading_code
 from detent.flows.notebook.recipes.definitions import MARKDOWN
 from detent.flows.notebook.recipes.recipe import Kitchen, Recipe
 from detent.flows.notebook.recipes.retries import ATTEMPT, attempted
-from detent.flows.notebook.recipes.typing_code import COLUMN_KINDS, DATES_IN_TEXT, NUMBERS_IN_TEXT
+from detent.flows.notebook.recipes.column_typing import COLUMN_KINDS, DATES_IN_TEXT, NUMBERS_IN_TEXT
 
 # -- data_collection_inventory ------------------------------------------------------------------------------
 
@@ -36,14 +34,11 @@ def data_collection_inventory(kitchen: Kitchen) -> Recipe:
 
 def _reading(kitchen: Kitchen) -> str:
     """The table as its format was recognised; in a retry, whatever else can be read from it."""
-    known = reading_code(kitchen.problem.table)
+    known = f'raw_dataset = {reading_code(kitchen.problem.table, "user_submit_files[0]")}'
     if kitchen.iteration == 1:
         return known
-    slots = {
-        "KNOWN": textwrap.indent(known, "    ").strip(),
-        "MORE": ', on_bad_lines="warn"' if kitchen.iteration > 2 else "",
-    }
-    return fill(_SECOND_READING, slots)
+    more = ', on_bad_lines="warn"' if kitchen.iteration > 2 else ""
+    return fill(_SECOND_READING, {"KNOWN": known, "MORE": more})
 
 
 def _packages(reading: ProblemReading) -> list[str]:
@@ -121,8 +116,7 @@ _INVENTORY_RESULT = r'''
     f"holds a table of **{len(raw_dataset):,} rows and {raw_dataset.shape[1]:,} columns**, in which "
     f"{data_inventory_checklist['missing_cells']:,} of {raw_dataset.size:,} cells are empty. "
     + (
-        f"{len(data_inventory_checklist['other_files'])} more file(s) were handed in and are listed, but only the "
-        f"first one is analysed."
+        f"{counted(len(data_inventory_checklist['other_files']), 'more file')} came with it; only the first is analysed."
         if data_inventory_checklist["other_files"] else "It is the only file."
     )
 )
@@ -198,7 +192,7 @@ _STRUCTURE_RESULT = r'''
     + ", ".join(f"{n:,} {kind}" for kind, n in structure["type"].value_counts().sort_index().items())
     + ". "
     + (
-        f"{int((structure['missing'] > 0).sum()):,} columns have gaps; the largest share is "
+        f"{counted(int((structure['missing'] > 0).sum()), 'column')} with gaps; the largest share is "
         f"{structure['missing'].max() / len(raw_dataset):.1%}, in {code_name(structure['missing'].idxmax())}."
         if structure["missing"].any() else "No cell is empty."
     )

@@ -84,13 +84,14 @@ for name in df_cleaned.columns[df_cleaned.isna().any()]:  # whatever could not b
 _COMPLETENESS_RESULT = r'''
 (
     (
-        f"{processing_pipeline_doc['rows_without_target']:,} rows had no target and were dropped; "
+        f"Dropped for want of a target: {counted(processing_pipeline_doc['rows_without_target'], 'row')}; "
         if processing_pipeline_doc["rows_without_target"] else "Every row has a target; "
     )
-    + f"{len(df_typed):,} remain. "
+    + f"{counted(len(df_typed), 'row')} remain. "
     + (
-        f"For exploration, {sum(entry['cells'] for entry in processing_pipeline_doc['filled_for_exploration'].values()):,} "
-        f"gaps in {len(processing_pipeline_doc['filled_for_exploration']):,} columns were filled, most of them in "
+        "Filled for exploration: "
+        + counted(sum(entry["cells"] for entry in processing_pipeline_doc["filled_for_exploration"].values()), "gap")
+        + f" in {counted(len(processing_pipeline_doc['filled_for_exploration']), 'column')}, most of them in "
         + listing(
             sorted(
                 processing_pipeline_doc["filled_for_exploration"],

@@ -1,15 +1,15 @@
 """The recipes of stage 2: the table in proper types, valid values, and a filled copy to look at."""
 
-# dimension_report["rules"] and validity_report["rules"] hold the rules of typing_code.py that were found here;
+# dimension_report["rules"] and validity_report["rules"] hold the rules of column_typing.py that were found here;
 # processing_pipeline_doc["rules"] holds both.
 
 from __future__ import annotations
 
 from detent.flows.notebook.recipes.code_text import cell, fill, literal
-from detent.flows.notebook.recipes.definitions import TABLE_COLUMNS
+from detent.flows.notebook.recipes.definitions import COLUMN_GROUPS
 from detent.flows.notebook.recipes.recipe import Kitchen, Recipe
 from detent.flows.notebook.recipes.retries import ATTEMPT, attempted
-from detent.flows.notebook.recipes.typing_code import CONSTANT_COLUMNS, TYPED_TABLE, VALID_VALUES
+from detent.flows.notebook.recipes.column_typing import CONSTANT_COLUMNS, TYPED_TABLE, VALID_VALUES
 
 # -- dimensional_integrity_check ----------------------------------------------------------------------------
 
@@ -147,10 +147,10 @@ _DIMENSION_RESULT = r'''
     f"`df_typed` has **{dimension_report['rows']['after']:,} rows and "
     f"{dimension_report['columns']['after']:,} columns**. "
     + (
-        f"{dimension_report['dropped_rows']:,} rows repeated an observation and were dropped. "
+        f"{counted(dimension_report['dropped_rows'], 'row')} repeated an observation and went out. "
         if dimension_report["dropped_rows"]
-        else f"{dimension_report['equal_rows']:,} rows equal an earlier one, but no key tells whether they are the "
-        "same observation; they stay. "
+        else f"Rows that equal an earlier one: {dimension_report['equal_rows']:,}. No key tells whether they are the "
+        "same observation, so they stay. "
         if dimension_report["equal_rows"] else "No observation is there twice. "
     )
     + (
@@ -166,7 +166,7 @@ _DIMENSION_RESULT = r'''
         if dimension_report["dates_in_text"] else ""
     )
     + "".join(
-        f"In {code_name(name)} {lost['cells']:,} cells could not be read and count as missing, such as "
+        f"{counted(lost['cells'], 'cell')} of {code_name(name)} could not be read and now count as missing, such as "
         f"{listing(lost['examples'])}. "
         for name, lost in dimension_report["unreadable"].items()
     )
@@ -192,7 +192,7 @@ def value_validity_check(kitchen: Kitchen) -> Recipe:
         "lies far from all others stands for a missing value; taken as a quantity it would pull every mean. And "
         "`Yes`, `yes` and ` YES` are one category: each gets its most frequent spelling. The target's numbers are "
         "left as they are, apart from infinities.",
-        code=cell(TABLE_COLUMNS, VALID_VALUES, ATTEMPT if kitchen.iteration > 1 else "", fill(_VALIDITY, slots)),
+        code=cell(COLUMN_GROUPS, VALID_VALUES, ATTEMPT if kitchen.iteration > 1 else "", fill(_VALIDITY, slots)),
         result=_VALIDITY_RESULT,
     )
 
@@ -228,7 +228,7 @@ def spelling_of(values):
 
 
 before = df_typed
-kinds = columns_by_kind(df_typed, left_out=[target_column])
+kinds = column_groups(df_typed, left_out=[target_column])
 labels = [target_column] if task_type == "classification" and not is_number(df_typed[target_column]) else []
 labels = [name for name in labels if not is_truth(df_typed[name])]
 sentinels = {name: <<SENTINELS>> for name in kinds["numeric"]}
@@ -271,7 +271,7 @@ _VALIDITY_RESULT = r'''
     + (
         "Numbers that stand for a missing value: "
         + ", ".join(
-            f"{number} in {code_name(name)} ({n:,} cells)"
+            f"{number} in {code_name(name)} ({counted(n, 'cell')})"
             for name, counts in validity_report["sentinels"].items() for number, n in counts.items()
         ) + ". "
         if validity_report["sentinels"] else "No number stands for a missing value. "

@@ -6,7 +6,7 @@ from detent.flows.notebook.domain.problem import ProblemReading
 from detent.flows.notebook.recipes.code_text import cell, fill, literal
 from detent.flows.notebook.recipes.recipe import Kitchen, Recipe
 from detent.flows.notebook.recipes.retries import ATTEMPT, attempted
-from detent.flows.notebook.recipes.typing_code import ROW_KEYS
+from detent.flows.notebook.recipes.column_typing import ROW_KEYS
 
 # -- observation_unit_identification ------------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ for limit in problem_thresholds:
 
 _RELEVANCE_RESULT = r'''
 (
-    f"**{len(relevance_report['usable_features']):,} columns** may serve as features. "
+    f"**{counted(len(relevance_report['usable_features']), 'column')}** may serve as features. "
     + (
         "Left out:\n\n"
         + "\n".join(f"- {code_name(name)}: {reason}" for name, reason in relevance_report["excluded"].items())
@@ -256,10 +256,9 @@ for aspect, plan in pcs_hypothesis_framework.items():
 _PCS_RESULT = r'''
 (
     f"The data are there: {data_existence_report['rows']:,} rows, "
-    f"{data_existence_report['usable_features']:,} usable features and the target {code_name(target_column)}"
+    f"{counted(data_existence_report['usable_features'], 'usable feature')} and the target {code_name(target_column)}"
     + (
-        f", which {data_existence_report['rows_without_target']:,} rows lack; these can teach nothing and will be "
-        "dropped."
+        f". {counted(data_existence_report['rows_without_target'], 'row')} without it can teach nothing and will be dropped."
         if data_existence_report["rows_without_target"] else ", known for every row."
     )
 )

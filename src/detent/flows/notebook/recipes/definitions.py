@@ -10,7 +10,7 @@ from dataclasses import replace
 from detent.flows.notebook.recipes.chart_code import CHARTS, RELATIONS
 from detent.flows.notebook.recipes.code_text import cell
 from detent.flows.notebook.recipes.recipe import Recipe, RecipeSettings
-from detent.flows.notebook.recipes.typing_code import (
+from detent.flows.notebook.recipes.column_typing import (
     COLUMN_KINDS,
     CONSTANT_COLUMNS,
     DATES_IN_TEXT,
@@ -31,10 +31,15 @@ def listing(names, limit=8):
     names = list(names)
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(code_name(name) for name in names[:limit]) + more or "none"
+
+
+def counted(number, noun, nouns=None):
+    """A number with its noun: 1 row, 2 rows."""
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 '''
 
-TABLE_COLUMNS = r'''
-def columns_by_kind(table, left_out=()):
+COLUMN_GROUPS = r'''
+def column_groups(table, left_out=()):
     """The columns of a typed table as numbers, dates, free text and categories."""
     kinds = {"numeric": [], "datetime": [], "text": [], "categorical": []}
     for name in table.columns:
@@ -76,7 +81,7 @@ _FUNCTIONS = (
     CONSTANT_COLUMNS,
     TYPED_TABLE,
     VALID_VALUES,
-    TABLE_COLUMNS,
+    COLUMN_GROUPS,
     CHARTS,
     RELATIONS,
 )

@@ -128,7 +128,7 @@ def draw_counts(table, names):
 analysed_features = <<FEATURES>>
 analysed = [*analysed_features, target_column]
 distribution_analysis = {name: description_of(df_typed[name]) for name in analysed if name in df_typed.columns}
-kinds = columns_by_kind(df_cleaned[analysed_features])
+kinds = column_groups(df_cleaned[analysed_features])
 looked_at = df_typed if len(df_typed) <= <<SAMPLE>> else df_typed.sample(<<SAMPLE>>, random_state=RANDOM_STATE)
 
 save_chart(draw_target(looked_at[target_column]), "outputs/eda/01_target.png", f"Distribution of {target_column}")
@@ -334,7 +334,7 @@ def draw_over_time(table, date):
 
 
 features = <<FEATURES>>
-kinds = columns_by_kind(df_cleaned[features])
+kinds = column_groups(df_cleaned[features])
 categories = set(kinds["categorical"])
 inquired = sampled(df_cleaned[[*features, target_column]], <<SAMPLE>>)
 strengths = {name: <<STRENGTH>> for name in features}

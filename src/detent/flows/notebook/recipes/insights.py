@@ -11,7 +11,7 @@ from detent.flows.notebook.recipes.retries import ATTEMPT, attempted
 
 def insight_extraction(kitchen: Kitchen) -> Recipe:
     """Say what was found, each finding with its figure."""
-    again = "{name: relation(df_cleaned, name, set(columns_by_kind(df_cleaned)['categorical'])) for name in features}"
+    again = "{name: relation(df_cleaned, name, set(column_groups(df_cleaned)['categorical'])) for name in features}"
     slots = {
         "STRENGTH": attempted(kitchen, "dict(relation_strength)", again),
         "PAIRS": attempted(kitchen, "close_pairs(correlation_matrix)", "[]"),
@@ -70,7 +70,7 @@ def gap_insights(table):
     if shares.empty:
         return [f"None of the {table.size:,} cells is missing."]
     worst = ", ".join(f"{code_name(name)} ({share:.1%})" for name, share in shares.head(3).items())
-    return [f"{len(shares):,} of {table.shape[1]:,} columns have missing values, most of all {worst}."]
+    return [f"{len(shares):,} of {table.shape[1]:,} columns with missing values, most of all {worst}."]
 
 
 def column_insights(descriptions):
@@ -80,8 +80,10 @@ def column_insights(descriptions):
     skewed = [name for name, figures in features.items() if abs(figures.get("skew", 0)) > 2]
     if skewed:
         worst = max(skewed, key=lambda name: abs(features[name]["skew"]))
-        found.append(f"{len(skewed):,} numeric features are strongly skewed, most of all {code_name(worst)} "
-                     f"(skew {features[worst]['skew']:.1f}).")
+        found.append(
+            f"{counted(len(skewed), 'numeric feature')} strongly skewed, most of all {code_name(worst)} "
+            f"(skew {features[worst]['skew']:.1f})."
+        )
     remote = [name for name, figures in features.items() if figures.get("outlier_share", 0) > 0.05]
     if remote:
         found.append(f"More than 5% of the values are outliers in {listing(remote, 4)}.")
@@ -99,8 +101,8 @@ eda_insights = [
     *relation_insights(strength),
     *gap_insights(df_typed),
     *(
-        [f"{len(pairs):,} pairs of features say nearly the same, such as {code_name(pairs[0][0])} and "
-         f"{code_name(pairs[0][1])} ({pairs[0][2]:.2f})."]
+        [f"{counted(len(pairs), 'pair')} of features with nearly the same to say, such as {code_name(pairs[0][0])} "
+         f"and {code_name(pairs[0][1])} ({pairs[0][2]:.2f})."]
         if pairs else ["No two of the compared features say nearly the same; all relations among them are below 0.90."]
     ),
     *<<COLUMNS>>,
@@ -150,7 +152,7 @@ for number, name in enumerate([target_column, *features] * 6, 1):
 _CONSOLIDATION = r'''
 def recommendations():
     """What the findings mean for the model, each with its figure."""
-    target, kinds = df_typed[target_column], columns_by_kind(df_cleaned, left_out=[target_column])
+    target, kinds = df_typed[target_column], column_groups(df_cleaned, left_out=[target_column])
     advice = []
     if task_type == "regression":
         skew = float(target.skew())
@@ -174,7 +176,7 @@ def recommendations():
         advice.append(f"Turn prose into weighted terms (TF-IDF): {listing(kinds['text'], 4)}.")
     pairs = <<PAIRS>>
     if pairs:
-        advice.append(f"Regularise linear models: {pairs:,} pairs of features say nearly the same.")
+        advice.append(f"Regularise linear models: {counted(pairs, 'pair')} of features with nearly the same to say.")
     suspects = [name for name, value in strength.items() if value > 0.99]
     if suspects:
         advice.append(f"Check for leaks before training: {listing(suspects, 4)} follow the target almost exactly.")
@@ -210,6 +212,6 @@ print(eda_summary)
 _CONSOLIDATION_RESULT = r'''
 (
     f"{len(eda_insights)} findings and {len(eda_charts)} charts lead to {len(modeling_recommendations)} "
-    "recommendations:\n\n" + "\n".join(f"- {advice}" for advice in modeling_recommendations)
+    f"{'recommendation' if len(modeling_recommendations) == 1 else 'recommendations'}:\n\n" + "\n".join(f"- {advice}" for advice in modeling_recommendations)
 )
 '''

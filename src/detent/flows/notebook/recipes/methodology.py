@@ -6,7 +6,7 @@
 #                                "dates": [column], "groups": [column]}
 # problem_thresholds (stage 1)  [{"metric": "rmse", "comparison": "<", "value": 25000.0}, ...]; without a limit
 #                               [{"metric": primary metric, "comparison": "<" or ">", "value": "baseline"}]
-# processing_pipeline_doc (2)   {"steps": [...], "rules": {...}, ...}: the rules of typing_code.py, plain JSON
+# processing_pipeline_doc (2)   {"steps": [...], "rules": {...}, ...}: the rules of column_typing.py, plain JSON
 # feature_engineering_strategy  {"numeric": [column], "categorical": [column], "datetime": [column],
 #                                "text": [column], "left_out": {column: reason}, "log_target": bool}
 # model_method_candidates       [{"name": "Ridge", "family": "linear", "why": words}, ...]; the names are Ridge,
@@ -88,7 +88,7 @@ kinds["text"], kinds["categorical"] = [], kinds["categorical"] + kinds["text"]  
 
 _PROPOSAL = r'''
 candidate_features = <<FEATURES>>
-kinds = columns_by_kind(df_typed[candidate_features])
+kinds = column_groups(df_typed[candidate_features])
 <<CAUTIOUS>>
 left_out = {**<<EXCLUDED>>, **<<DROPPED>>}
 skew = float(df_typed[target_column].skew()) if task_type == "regression" else 0.0
@@ -117,9 +117,9 @@ _PROPOSAL_RESULT = r'''
     f"{sum(len(feature_engineering_strategy[kind]) for kind in ('numeric', 'categorical', 'datetime', 'text')):,} "
     f"features go in: {len(feature_engineering_strategy['numeric']):,} numeric, "
     f"{len(feature_engineering_strategy['categorical']):,} categorical, "
-    f"{len(feature_engineering_strategy['datetime']):,} dates and "
-    f"{len(feature_engineering_strategy['text']):,} texts; {len(feature_engineering_strategy['left_out']):,} columns are "
-    "left out. "
+    f"{counted(len(feature_engineering_strategy['datetime']), 'date')} and "
+    f"{counted(len(feature_engineering_strategy['text']), 'text')}; left out: "
+    f"{counted(len(feature_engineering_strategy['left_out']), 'column')}. "
     + (
         f"The target's skew of {skew:.2f} speaks for modelling its logarithm. "
         if feature_engineering_strategy["log_target"] else ""
@@ -234,8 +234,8 @@ def methodology_consolidation(kitchen: Kitchen) -> Recipe:
         "SOURCES": attempted(kitchen, "listing(raw_dataset.columns, 12)", '"see the data"'),
     }
     return Recipe(
-        lead="The method in one document, complete before the first model is trained. Whoever doubts a result can "
-        "hold it against what was planned.",
+        lead="The method in one document, complete before the first model is trained. Every result can later be "
+        "held against what was planned.",
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_METHODOLOGY, slots)),
         result=_METHODOLOGY_RESULT,
     )
@@ -262,7 +262,7 @@ methodology_document = "\n".join(
         "",
         "## Features",
         *(
-            f"- {kind}: {len(strategy[kind]):,} columns ({listing(strategy[kind], 5)}), {how}"
+            f"- {kind}: {counted(len(strategy[kind]), 'column')} ({listing(strategy[kind], 5)}), {how}"
             for kind, how in treatment.items()
             if strategy[kind]
         ),

@@ -224,7 +224,7 @@ def constant_columns(table, keep=()):
 '''
 
 TYPED_TABLE = r'''
-def typed_column(values, kind, number=None, date=None):
+def values_of_kind(values, kind, number=None, date=None):
     """The values of a column in the type of its kind."""
     present = values.dropna()
     if kind == "boolean":
@@ -259,7 +259,7 @@ def typed_table(table, rules):
     """The columns that have a kind, each in its type. Rows and their index stay."""
     numbers, dates = rules.get("numbers", {}), rules.get("dates", {})
     columns = {
-        name: typed_column(table[name], kind, numbers.get(name), dates.get(name))
+        name: values_of_kind(table[name], kind, numbers.get(name), dates.get(name))
         for name, kind in rules["kinds"].items()
         if name in table.columns
     }

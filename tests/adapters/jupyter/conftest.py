@@ -22,7 +22,8 @@ class Notebook:
     def __init__(self, folder: Path) -> None:
         self.work = folder / "work"
         self.work.mkdir()
-        self.kernel = JupyterKernel(folder / "run", limits=KernelLimits(memory=MEMORY, grace=GRACE))
+        limits = KernelLimits(memory=MEMORY, grace=GRACE, inspect=2.0)
+        self.kernel = JupyterKernel(folder / "run", limits=limits)
 
     async def run(self, code: str, timeout: float = 60.0) -> CellResult:
         """Run a cell."""

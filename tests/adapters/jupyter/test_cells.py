@@ -39,7 +39,7 @@ class TestOutputs:
         assert first.execution_count is not None
         assert second.execution_count == first.execution_count + 1
 
-    async def test_chunks_of_a_stream_are_joined_and_streams_keep_their_order(self, notebook: Notebook) -> None:
+    async def test_chunks_of_a_stream_are_joined_and_streams_keep_order(self, notebook: Notebook) -> None:
         result = await notebook.run(
             "import sys\n"
             "for n in range(5):\n    print(n); sys.stdout.flush()\n"
@@ -77,7 +77,7 @@ class TestOutputs:
         assert shown.data["image/png"].startswith("iVBOR")
         assert shown.text.startswith("<Figure size")
 
-    async def test_a_cleared_output_and_an_updated_one_show_their_last_state(self, notebook: Notebook) -> None:
+    async def test_cleared_and_updated_outputs_show_their_last_state(self, notebook: Notebook) -> None:
         result = await notebook.run(
             "from IPython.display import clear_output, display\n"
             "print('gone'); clear_output(wait=True)\n"
@@ -212,13 +212,13 @@ class TestEndings:
         assert notebook.kernel.is_alive()
         assert await notebook.text("print(kept)") == "1\n"  # not aborted, and nothing lost
 
-    async def test_a_cell_that_swallows_the_interrupt_has_still_run_too_long(self, notebook: Notebook) -> None:
+    async def test_a_cell_that_swallows_the_interrupt_has_run_too_long(self, notebook: Notebook) -> None:
         result = await notebook.run(
             "try:\n    while True: pass\nexcept KeyboardInterrupt: print('no')", timeout=0.3
         )
         assert result.status == "timeout"
 
-    async def test_a_cell_that_never_heeds_the_interrupt_ends_with_its_kernel(self, notebook: Notebook) -> None:
+    async def test_a_cell_that_never_heeds_the_interrupt_ends_the_kernel(self, notebook: Notebook) -> None:
         # A call into C that holds on to the interpreter: no signal handler runs, no other thread either.
         code = (
             "import ctypes, signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n"
@@ -271,7 +271,7 @@ class TestEndings:
         assert (await running).status == "died"
         assert notebook.kernel.connection is None
 
-    async def test_a_cell_whose_task_was_cancelled_leaves_a_kernel_that_works(self, notebook: Notebook) -> None:
+    async def test_a_cancelled_task_leaves_a_kernel_that_works(self, notebook: Notebook) -> None:
         running = asyncio.create_task(notebook.run("open('cancel', 'w').close()\nwhile True: pass"))
         while not (notebook.work / "cancel").exists():
             await asyncio.sleep(0.01)

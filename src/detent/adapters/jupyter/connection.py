@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import fcntl
@@ -23,6 +24,8 @@ from detent.engine.host import born, this_host
 
 LONGEST_SOCKET = 90
 """Characters of a socket's path that every system allows, its number left out."""
+ENDS_WITHIN = 5.0
+EVERY = 0.02
 CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
 _FILE = re.compile(r"kernel-(\d{1,18})\.json")
 
@@ -52,18 +55,23 @@ class KernelFiles:
         """The connection file that the kernel reads."""
         return self.folder / "connection.json"
 
-    @property
-    def log(self) -> Path:
-        """What the kernel said while it started."""
-        return self.folder / "start.log"
-
     def runs(self) -> bool:
         """Whether the process still runs."""
         return bool(self.pid) and self.host == this_host() and born(self.pid) == self.born
 
-    def end(self) -> None:
-        """Kill the process with its group, and remove the sockets."""
+    def kill(self) -> None:
+        """Have the launcher kill the kernel and what it has started."""
         if self.runs():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, signal.SIGTERM)
+
+    async def gone(self) -> None:
+        """Wait until the process is gone, and kill its group if it does not go; remove its sockets."""
+        for _ in range(round(ENDS_WITHIN / EVERY)):
+            if not self.runs():
+                break
+            await asyncio.sleep(EVERY)  # it need not be a child of ours, so nothing tells us
+        else:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -125,17 +133,13 @@ def read(path: Path) -> KernelFiles | None:
         return None
 
 
-def supersede(folder: Path, epoch: int) -> None:
+async def supersede(folder: Path, epoch: int) -> None:
     """End the kernels of the run's earlier drivers.
 
     Raises:
         KernelSuperseded: a later driver has a kernel, so this one may have none.
     """
-    found = {
-        int(match[1]): path
-        for path in (folder.iterdir() if folder.is_dir() else ())
-        if (match := _FILE.fullmatch(path.name))
-    }
+    found = _connections(folder)
     if found and max(found) > epoch:
         raise KernelSuperseded(
             f"The run has a kernel of epoch {max(found)}, and this driver holds epoch {epoch}: it has been "
@@ -144,8 +148,18 @@ def supersede(folder: Path, epoch: int) -> None:
     for path in found.values():
         files = read(path)
         if files is not None:
-            files.end()
+            files.kill()
+            await files.gone()
         path.unlink(missing_ok=True)
+
+
+def _connections(folder: Path) -> dict[int, Path]:
+    """The connection files of a run by their epochs."""
+    return {
+        int(match[1]): path
+        for path in (folder.iterdir() if folder.is_dir() else ())
+        if (match := _FILE.fullmatch(path.name))
+    }
 
 
 class EngineLock:

@@ -89,7 +89,7 @@ class JupyterKernel:
         """
         require_libraries()
         await self._end()
-        connection_file.supersede(self._folder, self._epoch)
+        await connection_file.supersede(self._folder, self._epoch)
         self._started = (cwd, dict(env))
         memory = kernel_memory() if self._limits.memory is None else self._limits.memory
         self._process = await KernelProcess.start(
@@ -130,9 +130,7 @@ class JupyterKernel:
         await self.start(cwd=cwd, env=env)
 
     async def shutdown(self) -> None:
-        """End the kernel, first by asking, and remove its connection file."""
-        if self._process is not None and self.is_alive() and self._current is None:
-            await self._process.ask_to_end()
+        """End the kernel and remove its connection file; a cell that is running ends as after its death."""
         await self._end()
 
     async def interrupt(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import IO
 
 from detent.adapters.jupyter.connection import KernelFiles
 from detent.adapters.jupyter.environment import kernel_environment
@@ -16,6 +17,7 @@ from detent.engine.host import born, this_host
 
 NEEDED = ("ipykernel", "jupyter_client", "zmq")
 LOG_LINES = 10
+LOG_LENGTH = 100_000
 
 
 def require_libraries() -> None:
@@ -35,9 +37,15 @@ def require_libraries() -> None:
 
 
 def launch(
-    files: KernelFiles, *, cwd: Path, env: Mapping[str, str], lifetime: float, memory: int
+    files: KernelFiles,
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    lifetime: float,
+    memory: int,
+    log: IO[bytes],
 ) -> tuple[KernelFiles, subprocess.Popen[bytes]]:
-    """Start the launcher, and with it the kernel.
+    """Start the launcher, and with it the kernel; what it says while it starts goes to `log`.
 
     Raises:
         KernelNotStarted: the work folder or Python cannot be used.
@@ -47,26 +55,23 @@ def launch(
         str(files.kernel_connection), str(files.lock), str(lifetime), str(memory),
     ]  # fmt: skip
     try:
-        with files.log.open("wb") as log:
-            process = subprocess.Popen(
-                command,
-                cwd=cwd,
-                env=kernel_environment(env, files.folder / "settings"),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=kernel_environment(env, files.folder / "settings"),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
     except OSError as error:
         raise KernelNotStarted(f"The kernel cannot be started in {cwd}: {error}") from error
     started = replace(files, pid=process.pid, born=born(process.pid) or 0.0, host=this_host(), cwd=cwd)
     return started, process
 
 
-def last_words(files: KernelFiles) -> str:
+def last_words(log: IO[bytes]) -> str:
     """The end of what the kernel said while it started."""
-    try:
-        lines = files.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    except OSError:
-        return ""
-    return "\n".join(lines[-LOG_LINES:])
+    log.seek(0)
+    lines = log.read(LOG_LENGTH).decode("utf-8", "replace").strip().splitlines()
+    return "\n".join(lines[-LOG_LINES:]) or "(nothing)"

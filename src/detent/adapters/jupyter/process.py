@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +21,6 @@ SLICE = 0.1
 """Seconds between two looks at the process while waiting for messages."""
 STARTS_WITHIN = 90.0
 ATTACHES_WITHIN = 5.0
-ENDS_WITHIN = 3.0
 EVERY = 0.02
 LOOKS = 50
 """How often an engine tries to take the lock: the launcher looks at it now and then, for an instant."""
@@ -51,15 +51,19 @@ class KernelProcess:
         lock.take()
         process: KernelProcess | None = None
         try:
-            files, launcher = launch(files, cwd=cwd, env=env, lifetime=lifetime, memory=memory)
-            process = cls(files, lock, launcher)
-            if not await process._ready(STARTS_WITHIN):
-                words = last_words(files)
-                raise KernelNotStarted("The kernel did not start." + (f" It said:\n{words}" if words else ""))
+            with tempfile.TemporaryFile() as log:
+                files, launcher = launch(files, cwd=cwd, env=env, lifetime=lifetime, memory=memory, log=log)
+                process = cls(files, lock, launcher)
+                if not await process._ready(STARTS_WITHIN):
+                    said = last_words(log)
+                    raise KernelNotStarted(
+                        "The kernel did not start." + (f" It said:\n{said}" if said else "")
+                    )
         except BaseException:
-            files.end()
+            files.kill()
             if process is not None:
-                await process.end()
+                process.let_go()
+            await files.gone()
             raise
         return process
 
@@ -97,27 +101,15 @@ class KernelProcess:
     def kill(self) -> None:
         """End the kernel at once, with what it has started."""
         self._killed = True
-        self.files.end()
-
-    async def ask_to_end(self) -> None:
-        """Tell the kernel to shut down, and wait for a while until it has."""
-        self.channels.send("shutdown_request", {"restart": False}, channel="control")
-        for _ in range(round(ENDS_WITHIN / EVERY)):
-            if not self.alive():
-                break
-            await asyncio.sleep(EVERY)
+        self.files.kill()
 
     async def end(self) -> None:
         """End the kernel, and wait until it is gone."""
         self.kill()
         self.let_go()
+        await self.files.gone()
         if self._launcher is not None:
-            await asyncio.to_thread(self._launcher.wait)
-            return
-        for _ in range(round(ENDS_WITHIN / EVERY)):
-            if not self.files.runs():
-                break
-            await asyncio.sleep(EVERY)  # it is no child of ours, so nothing tells us
+            self._launcher.poll()
 
     def let_go(self) -> None:
         """Close the sockets and leave the kernel to whoever comes next."""

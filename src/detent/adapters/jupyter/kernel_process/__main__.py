@@ -16,16 +16,19 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 LOOKS = 20
 """How often the lock is looked at in a lifetime."""
 SELDOM = 5.0
 """Seconds between two looks at most."""
+ENDS_WITHIN = 2.0
+"""Seconds that processes of the kernel have to end by themselves: joblib's clears its shared memory."""
 
 
 def main(connection: str, lock: str, lifetime: float, memory: int) -> None:
-    """Run the kernel in a child process until it ends or is left alone."""
+    """Run the kernel in a child process until it ends, is ended by SIGTERM, or is left alone."""
     launcher = os.getpid()
     kernel = os.fork()
     if kernel == 0:
@@ -34,10 +37,18 @@ def main(connection: str, lock: str, lifetime: float, memory: int) -> None:
 
         run(connection, launcher)
         return
+
+    def kill(*_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(kernel, signal.SIGKILL)
+
+    signal.signal(signal.SIGTERM, kill)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # interrupts go to the whole group, for the kernel's workers
-    threading.Thread(target=_watch, args=(Path(lock), lifetime), daemon=True).start()
+    threading.Thread(target=_watch, args=(Path(lock), lifetime, kill), daemon=True).start()
     os.waitpid(kernel, 0)
-    _end(Path(lock).parent)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    shutil.rmtree(Path(lock).parent, ignore_errors=True)
+    _end_group()
 
 
 def _limit(memory: int) -> None:
@@ -49,14 +60,14 @@ def _limit(memory: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _watch(lock: Path, lifetime: float) -> None:
-    """End the kernel when nobody has held the lock for its lifetime."""
+def _watch(lock: Path, lifetime: float, kill: Callable[[], None]) -> None:
+    """Kill the kernel when nobody has held the lock for its lifetime."""
     seen = time.monotonic()
     while time.monotonic() - seen < lifetime:
         time.sleep(min(lifetime / LOOKS, SELDOM))
         if _held(lock):
             seen = time.monotonic()
-    _end(lock.parent)
+    kill()
 
 
 def _held(lock: Path) -> bool:
@@ -70,10 +81,31 @@ def _held(lock: Path) -> bool:
     return False
 
 
-def _end(folder: Path) -> None:
-    """Remove the sockets and end what the kernel has left running, this process included."""
-    shutil.rmtree(folder, ignore_errors=True)
+def _end_group() -> None:
+    """End what the kernel has left running; this process is the last."""
+    os.killpg(os.getpgrp(), signal.SIGTERM)
+    deadline = time.monotonic() + ENDS_WITHIN
+    while time.monotonic() < deadline and _others():
+        time.sleep(0.01)
     os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _others() -> bool:
+    """Whether the group has another process; False where the system does not tell."""
+    own, group = os.getpid(), os.getpgrp()
+    try:
+        processes = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return False
+    for process in processes:
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if process != own and os.getpgid(process) == group and not _zombie(process):
+                return True
+    return False
+
+
+def _zombie(process: int) -> bool:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 if __name__ == "__main__":

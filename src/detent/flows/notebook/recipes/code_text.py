@@ -12,13 +12,12 @@ from detent.flows.notebook.domain.problem import TableFacts
 _SLOT = re.compile(r"<<([A-Z][A-Z_]*)>>")
 
 
-def literal(value: object, *, indent: int = 0) -> str:
+def literal(value: object) -> str:
     """Write a plain value as Python code, over several lines if one is too short.
 
     Column names, problem texts and paths enter code this way and no other.
     """
-    text = pformat(value, width=108 - indent, sort_dicts=False)
-    return text.replace("\n", "\n" + " " * indent)
+    return pformat(value, width=100, sort_dicts=False)
 
 
 def fill(template: str, slots: Mapping[str, str]) -> str:
@@ -37,36 +36,24 @@ def cell(*parts: str) -> str:
     return "\n\n\n".join(textwrap.dedent(part).strip("\n") for part in parts if part.strip())
 
 
-def reading_code(facts: TableFacts) -> str:
-    """Write code that reads the table of `user_submit_files[0]` into `raw_dataset`."""
+def reading_code(facts: TableFacts, path: str | None = None) -> str:
+    """Write the expression with which a cell reads a table; `path` is an expression for where the file is."""
     form = facts.format
+    file = repr(facts.file) if path is None else path
     match form.kind:
         case "csv":
             options = {
-                "sep": form.separator or ",",
-                "encoding": form.encoding or "utf-8",
-                "decimal": form.decimal or ".",
+                "sep": form.separator,
+                "encoding": form.encoding,
+                "decimal": form.decimal,
                 "thousands": form.thousands,
                 "index_col": 0 if form.index_column else None,
             }
             given = "".join(f", {name}={value!r}" for name, value in options.items() if value is not None)
-            read = f"pd.read_csv(user_submit_files[0]{given}, low_memory=False)"
+            return f"pd.read_csv({file}{given}, low_memory=False).rename(columns=str.strip)"
         case "jsonl":
-            read = "pd.read_json(user_submit_files[0], lines=True)"
+            return f"pd.read_json({file}, lines=True).rename(columns=str)"
         case "parquet":
-            read = "pd.read_parquet(user_submit_files[0])"
+            return f"pd.read_parquet({file}).rename(columns=str)"
         case "xlsx":
-            read = "pd.read_excel(user_submit_files[0])"
-    return fill(_READING, {"READ": read})
-
-
-_READING = """
-raw_dataset = <<READ>>.reset_index(drop=True)
-# Names without blanks around them; a name that comes again gets a number.
-names, seen = [], {}
-for name in raw_dataset.columns:
-    name = str(name).strip()
-    seen[name] = seen.get(name, -1) + 1
-    names.append(f"{name}.{seen[name]}" if seen[name] else name)
-raw_dataset.columns = names
-"""
+            return f"pd.read_excel({file}).rename(columns=str)"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from detent.flows.notebook.payloads.values import ArtifactStatus
 from detent.flows.notebook.state.document import NotebookSummary
 
 Shortcoming = Literal["", "absent", "stale", "none", "empty", "criterion"]
-NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,7 @@ class Facts:
     """False where they are claims of a payload."""
     outputs: tuple[tuple[str, ...], ...] = ()
     """Texts of the outputs of each executed cell that the document does not hold yet, in order."""
-    variables: Mapping[str, Any] = NOTHING
+    variables: Mapping[str, Any] = field(default_factory=dict)
     """Values to set, as the state shows them."""
     dropped_variables: tuple[str, ...] = ()
     """Names that are gone from the kernel: of an attempt that was dropped, or superseded."""

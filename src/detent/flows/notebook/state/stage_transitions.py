@@ -21,7 +21,10 @@ from detent.flows.notebook.state.payload_errors import PayloadMismatch
 
 
 def next_step(run: RunState, facts: Facts, reflection: StageReflection | None) -> RunState:
+    """The next planned step is current; nothing is planned."""
     document = run.document
+    if not document.steps.remaining:
+        raise PayloadMismatch("No step remains to go on with.")
     current, *following = document.steps.remaining
     steps = document.steps.model_copy(
         update={
@@ -38,6 +41,7 @@ def next_step(run: RunState, facts: Facts, reflection: StageReflection | None) -
 def complete_stage(
     run: RunState, decision: Decision, facts: Facts, reflection: StageReflection | None
 ) -> RunState:
+    """The stage is closed with its experience, and the next one is current, if any remains."""
     document, ledger = run.document, run.ledger
     stage = document.stages.current
     if stage is None:
@@ -81,6 +85,10 @@ def back_to_stage(run: RunState, decision: Decision) -> RunState:
     gap, document = decision.gap, run.document
     if gap is None or gap.producer_stage is None or gap.producer_step is None:
         raise PayloadMismatch("A backtrack needs the step that produces what is missing.")
+    if gap.producer_stage not in [stage.stage_id for stage in document.stages.completed]:
+        raise PayloadMismatch(
+            f"The stage '{gap.producer_stage}' is not completed, so none can go back to it."
+        )
     ledger = _backtracked(run.ledger, decision, document.stages.current)
     stages = levels.reactivated(document.stages, gap.producer_stage)
     later = {stage.stage_id for stage in stages.remaining}

@@ -153,7 +153,7 @@ def _behavior(document: StateDocument) -> Iterator[str]:
         if name not in document.variables:
             yield f"behaviors.current.inputs.{name}: is not bound to a variable"
     if document.behaviors.iteration != document.location.behavior_iteration:
-        yield "behaviors.iteration: must be that of the location"
+        yield "behaviors.iteration: must equal location.behavior_iteration"
     if document.behaviors.focus != (behavior.task or ""):
         yield "behaviors.focus: must be the task"
 

@@ -46,7 +46,7 @@ def read(beginning: Beginning) -> ProblemReading:
         ConfigurationError: a file is missing, or the problem cannot be read.
     """
     if not beginning.problem.strip():
-        raise ConfigurationError("The problem is empty. Say what is to be predicted: --problem \"…\".")
+        raise ConfigurationError('The problem is empty. Say what is to be predicted: --problem "…".')
     if not beginning.files:
         raise ConfigurationError("A notebook needs a data file: --file DATA.csv.")
     for file in beginning.files:
@@ -71,9 +71,7 @@ def prepared(beginning: Beginning, reading: ProblemReading) -> dict[str, Any]:
             shutil.copyfile(file, target)
     paths = [f"{ASSETS}/{file.name}" for file in beginning.files]
     document = StateDocument()
-    document = document.changed(
-        variables={"user_problem": beginning.problem, "user_submit_files": paths}
-    )
+    document = document.changed(variables={"user_problem": beginning.problem, "user_submit_files": paths})
     return {
         **to_data(None, RunState(document)).set,
         PROBLEM: beginning.problem,

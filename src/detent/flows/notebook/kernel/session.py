@@ -280,9 +280,7 @@ def _stderr_of(output: Mapping[str, Any]) -> str:
     return str(output.get("text") or "") if output.get("name") == "stderr" else ""
 
 
-def opener(
-    make: Callable[[Path, int], NotebookKernel], options: KernelOptions
-) -> Callable[[Opening], Any]:
+def opener(make: Callable[[Path, int], NotebookKernel], options: KernelOptions) -> Callable[[Opening], Any]:
     """How the kernel of a run is opened: `make` gives one for a work folder and an epoch."""
 
     @asynccontextmanager

@@ -68,7 +68,7 @@ for text, outcome in step_validation_report.items():
     print("passed" if outcome["passed"] else "FAILED", text, "| measured:", outcome["measured"])
 '''
 
-_VALIDATION_AGAIN = r'''
+_VALIDATION_AGAIN = r"""
 # Written out one by one in iteration <<ITERATION>>: a criterion that raises must not keep the others from being seen.
 criteria_to_hold = {
 <<CHECKS>>
@@ -87,9 +87,9 @@ for text, (holds, measured) in criteria_to_hold.items():
         outcome["measured"] = f"{type(error).__name__}: {error}"[:200]
     step_validation_report[text] = outcome
     print("passed" if outcome["passed"] else "FAILED", text, "| measured:", outcome["measured"])
-'''
+"""
 
-_VALIDATION_RESULT = r'''
+_VALIDATION_RESULT = r"""
 (
     f"**{sum(outcome['passed'] for outcome in step_validation_report.values())} of {len(step_validation_report)} "
     f"criteria hold.**"
@@ -99,4 +99,4 @@ _VALIDATION_RESULT = r'''
         if not outcome["passed"]
     )
 )
-'''
+"""

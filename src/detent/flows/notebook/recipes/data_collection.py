@@ -34,7 +34,7 @@ def data_collection_inventory(kitchen: Kitchen) -> Recipe:
 
 def _reading(kitchen: Kitchen) -> str:
     """The table as its format was recognised; in a retry, whatever else can be read from it."""
-    known = f'raw_dataset = {reading_code(kitchen.problem.table, "user_submit_files[0]")}'
+    known = f"raw_dataset = {reading_code(kitchen.problem.table, 'user_submit_files[0]')}"
     if kitchen.iteration == 1:
         return known
     more = ', on_bad_lines="warn"' if kitchen.iteration > 2 else ""
@@ -46,7 +46,7 @@ def _packages(reading: ProblemReading) -> list[str]:
     return sorted(["joblib", "matplotlib", "numpy", "pandas", "scikit-learn", *more])
 
 
-_IMPORTS = r'''
+_IMPORTS = r"""
 # This notebook needs the packages <<NEEDS>>.
 import hashlib
 import importlib.util
@@ -71,7 +71,7 @@ print(", ".join(f"{name} {version}" for name, version in library_versions.items(
 
 user_problem = <<PROBLEM>>
 user_submit_files = <<FILES>>
-'''
+"""
 
 _INVENTORY = r'''
 def found(file):
@@ -110,7 +110,7 @@ for entry, value in data_inventory_checklist.items():
     print(f"{entry:>14}  {value}")
 '''
 
-_INVENTORY_RESULT = r'''
+_INVENTORY_RESULT = r"""
 (
     f"The file {code_name(data_inventory_checklist['file'])} has {data_inventory_checklist['bytes']:,} bytes and "
     f"holds a table of **{len(raw_dataset):,} rows and {raw_dataset.shape[1]:,} columns**, in which "
@@ -120,7 +120,7 @@ _INVENTORY_RESULT = r'''
         if data_inventory_checklist["other_files"] else "It is the only file."
     )
 )
-'''
+"""
 
 _SECOND_READING = r'''
 def table_by_its_looks(file):
@@ -152,7 +152,9 @@ except (UnicodeError, ValueError) as error:
 def data_structure_discovery(kitchen: Kitchen) -> Recipe:
     """Describe types, distinct values and gaps."""
     slots = {
-        "DISTINCT": attempted(kitchen, "raw_dataset[name].nunique()", "raw_dataset[name].astype(str).nunique()"),
+        "DISTINCT": attempted(
+            kitchen, "raw_dataset[name].nunique()", "raw_dataset[name].astype(str).nunique()"
+        ),
         "ROWS": literal({1: 5, 2: 3}.get(kitchen.iteration, 1)),
     }
     return Recipe(
@@ -164,7 +166,7 @@ def data_structure_discovery(kitchen: Kitchen) -> Recipe:
     )
 
 
-_STRUCTURE = r'''
+_STRUCTURE = r"""
 structure = pd.DataFrame(
     {
         "type": raw_dataset.dtypes.astype(str),
@@ -184,9 +186,9 @@ data_structure_document = {
 print(raw_dataset.head(<<ROWS>>).to_string(max_cols=12, max_colwidth=24))
 print(f"\n{data_structure_document['memory_bytes'] / 1e6:,.1f} MB in memory\n")
 structure
-'''
+"""
 
-_STRUCTURE_RESULT = r'''
+_STRUCTURE_RESULT = r"""
 (
     f"The {len(structure):,} columns have these types: "
     + ", ".join(f"{n:,} {kind}" for kind, n in structure["type"].value_counts().sort_index().items())
@@ -201,7 +203,7 @@ _STRUCTURE_RESULT = r'''
         if (structure["distinct"] <= 1).any() else ""
     )
 )
-'''
+"""
 
 
 # -- variable_semantics_analysis ----------------------------------------------------------------------------
@@ -245,7 +247,7 @@ def _semantics_lead(reading: ProblemReading) -> str:
     )
 
 
-_SEMANTICS = r'''
+_SEMANTICS = r"""
 target_column = <<TARGET>>
 task_type = <<TASK>>
 DECIMAL, DAY_FIRST = <<DECIMAL>>, <<DAY_FIRST>>  # how this table writes numbers, and 3/4/2020
@@ -272,9 +274,9 @@ for name in raw_dataset.columns:
         "missing": int(raw_dataset[name].isna().sum()),
     }
 pd.DataFrame.from_dict(variable_analysis_report, orient="index")
-'''
+"""
 
-_SEMANTICS_RESULT = r'''
+_SEMANTICS_RESULT = r"""
 (
     f"The target is {code_name(target_column)}: a {task_type} with "
     f"{variable_analysis_report[target_column]['distinct']:,} distinct values, "
@@ -286,4 +288,4 @@ _SEMANTICS_RESULT = r'''
         if names
     )
 )
-'''
+"""

@@ -76,12 +76,12 @@ print(f"\n{int(gaps.sum()):,} gaps in {len(filled):,} columns filled in df_clean
 pd.DataFrame.from_dict(processing_pipeline_doc["filled_for_exploration"], orient="index", columns=["cells", "value"])
 '''
 
-_LAST_RESORT = r'''
+_LAST_RESORT = r"""
 for name in df_cleaned.columns[df_cleaned.isna().any()]:  # whatever could not be filled is told apart as its own value
     df_cleaned[name] = df_cleaned[name].astype(object).fillna("missing").astype(str)
-'''
+"""
 
-_COMPLETENESS_RESULT = r'''
+_COMPLETENESS_RESULT = r"""
 (
     (
         f"Dropped for want of a target: {counted(processing_pipeline_doc['rows_without_target'], 'row')}; "
@@ -103,7 +103,7 @@ _COMPLETENESS_RESULT = r'''
     + f"`df_typed` still has {int(df_typed.isna().sum().sum()):,} missing cells, `df_cleaned` "
     f"{int(df_cleaned.isna().sum().sum()):,}."
 )
-'''
+"""
 
 
 # -- integrity_verification ---------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ for check, holds in integrity_verification_report.items():
 pd.DataFrame({name: figures for name, figures in data_quality_report.items() if name != "missing_share"})
 '''
 
-_INTEGRITY_RESULT = r'''
+_INTEGRITY_RESULT = r"""
 (
     f"{sum(integrity_verification_report.values())} of {len(integrity_verification_report)} checks hold. "
     + (
@@ -180,4 +180,4 @@ _INTEGRITY_RESULT = r'''
         if data_quality_report["missing_share"] else "."
     )
 )
-'''
+"""

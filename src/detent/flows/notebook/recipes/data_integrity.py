@@ -87,12 +87,12 @@ def column_rule(name, values):
     return ("text" if kind == "text" else "categorical"), None, None
 '''
 
-_CAUTION = r'''
+_CAUTION = r"""
 if len(df_typed) < 0.95 * len(raw_dataset.astype(str).drop_duplicates()):  # then no row is dropped
     df_typed = typed_table(raw_dataset[list(df_typed.columns)], rules)
-'''
+"""
 
-_DIMENSION = r'''
+_DIMENSION = r"""
 rules = {"kinds": {}, "numbers": {}, "dates": {}}
 for name in raw_dataset.columns:
     kind, number, date = <<RULE>>
@@ -140,9 +140,9 @@ print(f"rows {len(raw_dataset):,} -> {len(df_typed):,}, columns {raw_dataset.sha
 for entry in ("equal_rows", "dropped_rows", "dropped_columns", "unreadable", "copies"):
     print(f"{entry:>15}  {dimension_report[entry]}")
 pd.DataFrame({"read as": raw_dataset.dtypes.astype(str), "type": df_typed.dtypes.astype(str), "kind": rules["kinds"]})
-'''
+"""
 
-_DIMENSION_RESULT = r'''
+_DIMENSION_RESULT = r"""
 (
     f"`df_typed` has **{dimension_report['rows']['after']:,} rows and "
     f"{dimension_report['columns']['after']:,} columns**. "
@@ -172,7 +172,7 @@ _DIMENSION_RESULT = r'''
     )
     + (f"These columns copy another: {listing(dimension_report['copies'])}. " if dimension_report["copies"] else "")
 )
-'''
+"""
 
 
 # -- value_validity_check -----------------------------------------------------------------------------------
@@ -192,7 +192,9 @@ def value_validity_check(kitchen: Kitchen) -> Recipe:
         "lies far from all others stands for a missing value; taken as a quantity it would pull every mean. And "
         "`Yes`, `yes` and ` YES` are one category: each gets its most frequent spelling. The target's numbers are "
         "left as they are, apart from infinities.",
-        code=cell(COLUMN_GROUPS, VALID_VALUES, ATTEMPT if kitchen.iteration > 1 else "", fill(_VALIDITY, slots)),
+        code=cell(
+            COLUMN_GROUPS, VALID_VALUES, ATTEMPT if kitchen.iteration > 1 else "", fill(_VALIDITY, slots)
+        ),
         result=_VALIDITY_RESULT,
     )
 
@@ -261,7 +263,7 @@ for entry in ("infinities", "sentinels", "respelled", "dropped_columns", "missin
     print(f"{entry:>15}  {validity_report[entry]}")
 '''
 
-_VALIDITY_RESULT = r'''
+_VALIDITY_RESULT = r"""
 (
     (
         "Infinite values, now missing: "
@@ -289,4 +291,4 @@ _VALIDITY_RESULT = r'''
     + f"Missing cells: {validity_report['missing_cells']['before']:,} before, "
     f"{validity_report['missing_cells']['after']:,} after."
 )
-'''
+"""

@@ -31,7 +31,7 @@ def observation_unit_identification(kitchen: Kitchen) -> Recipe:
     )
 
 
-_UNIT = r'''
+_UNIT = r"""
 known_ids, known_groups, known_dates = <<IDS>>, <<GROUPS>>, <<DATES>>
 row_table = pd.DataFrame({name: comparable(raw_dataset[name]) for name in raw_dataset.columns})
 equal_rows = <<EQUAL>>
@@ -58,9 +58,9 @@ observation_unit_report = {
 }
 for entry, value in observation_unit_report.items():
     print(f"{entry:>14}  {value}")
-'''
+"""
 
-_UNIT_RESULT = r'''
+_UNIT_RESULT = r"""
 (
     f"A row is {observation_unit_report['unit']}. "
     + (
@@ -79,7 +79,7 @@ _UNIT_RESULT = r'''
         for group, mean in observation_unit_report["rows_per_group"].items()
     )
 )
-'''
+"""
 
 
 # -- relevance_assessment -----------------------------------------------------------------------------------
@@ -132,13 +132,13 @@ def _sentence(reason: str) -> str:
     return reason.strip().rstrip(".") or "left out by the reading of the problem"
 
 
-_LAST_RESORT = r'''
+_LAST_RESORT = r"""
 if not usable:  # better a doubtful feature than none
     usable = [name for name in raw_dataset.columns if name != target_column and raw_dataset[name].notna().any()]
     excluded = {name: reason for name, reason in excluded.items() if name not in usable}
-'''
+"""
 
-_RELEVANCE = r'''
+_RELEVANCE = r"""
 reasons_known = <<REASONS>>
 keep, split_group, known_dates = <<KEEP>>, <<SPLIT>>, <<DATES>>
 problem_thresholds = <<THRESHOLDS>>
@@ -175,9 +175,9 @@ for name, reason in excluded.items():
     print(f"  {name!r}: {reason}")
 for limit in problem_thresholds:
     print(f"  limit: {limit['metric']} {limit['comparison']} {limit['value']}")
-'''
+"""
 
-_RELEVANCE_RESULT = r'''
+_RELEVANCE_RESULT = r"""
 (
     f"**{counted(len(relevance_report['usable_features']), 'column')}** may serve as features. "
     + (
@@ -192,7 +192,7 @@ _RELEVANCE_RESULT = r'''
     + ", ".join(f"{limit['metric']} {limit['comparison']} {limit['value']}" for limit in problem_thresholds)
     + "."
 )
-'''
+"""
 
 
 # -- pcs_hypothesis_formulation -----------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def pcs_hypothesis_formulation(kitchen: Kitchen) -> Recipe:
     )
 
 
-_PCS = r'''
+_PCS = r"""
 limits = " and ".join(f"{limit['metric']} {limit['comparison']} {limit['value']}" for limit in problem_thresholds)
 pcs_hypothesis_framework = {
     "predictability": {
@@ -251,9 +251,9 @@ data_existence_report = {
 }
 for aspect, plan in pcs_hypothesis_framework.items():
     print(f"{aspect}\n  {plan['hypothesis']}\n  checked by {plan['check']}\n  fails if {plan['fails_if']}")
-'''
+"""
 
-_PCS_RESULT = r'''
+_PCS_RESULT = r"""
 (
     f"The data are there: {data_existence_report['rows']:,} rows, "
     f"{counted(data_existence_report['usable_features'], 'usable feature')} and the target {code_name(target_column)}"
@@ -262,4 +262,4 @@ _PCS_RESULT = r'''
         if data_existence_report["rows_without_target"] else ", known for every row."
     )
 )
-'''
+"""

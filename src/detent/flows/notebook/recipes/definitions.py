@@ -108,7 +108,9 @@ def with_definitions(recipe: Recipe, defined: Collection[str], settings: RecipeS
 def _used(code: str) -> set[str]:
     """Names that code reads, builtins apart."""
     return {
-        node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        node.id
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     } - set(dir(builtins))
 
 

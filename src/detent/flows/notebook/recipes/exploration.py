@@ -147,7 +147,7 @@ if len(looked_at) < len(df_typed):
 pd.DataFrame.from_dict(distribution_analysis, orient="index")
 '''
 
-_STATE_RESULT = r'''
+_STATE_RESULT = r"""
 (
     (
         f"{code_name(target_column)} runs from {distribution_analysis[target_column]['min']:,.6g} to "
@@ -168,7 +168,7 @@ _STATE_RESULT = r'''
         else "No numeric feature is skewed by more than 2."
     )
 )
-'''
+"""
 
 
 # -- targeted_inquiry ---------------------------------------------------------------------------------------
@@ -376,7 +376,7 @@ for name, strength in list(relation_strength.items())[:10]:
     print(f"{strength:6.3f}  {name!r}")
 '''
 
-_INQUIRY_RESULT = r'''
+_INQUIRY_RESULT = r"""
 (
     f"Closest to {code_name(target_column)} are "
     + ", ".join(f"{code_name(name)} ({strength:.2f})" for name, strength in list(relation_strength.items())[:5])
@@ -391,4 +391,4 @@ _INQUIRY_RESULT = r'''
     + f"{sum(strength < 0.05 for strength in relation_strength.values()):,} of {len(relation_strength):,} features are "
     "hardly related to it at all (below 0.05)."
 )
-'''
+"""

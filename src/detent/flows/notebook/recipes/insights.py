@@ -111,9 +111,9 @@ for number, insight in enumerate(eda_insights, 1):
     print(f"{number}. {insight}")
 '''
 
-_INSIGHTS_RESULT = r'''
+_INSIGHTS_RESULT = r"""
 "\n".join(f"- {insight}" for insight in eda_insights)
-'''
+"""
 
 
 # -- eda_consolidation --------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def eda_consolidation(kitchen: Kitchen) -> Recipe:
     )
 
 
-_MORE_CHARTS = r'''
+_MORE_CHARTS = r"""
 # Fewer than six charts were drawn so far: one more for each of the first columns.
 for number, name in enumerate([target_column, *features] * 6, 1):
     if len(list(Path("outputs/eda").glob("*.png"))) >= 6:
@@ -147,7 +147,7 @@ for number, name in enumerate([target_column, *features] * 6, 1):
         values.astype(str).value_counts().sort_index().tail(12).plot.bar(ax=axis, color="#2f6db3")
     axis.set(title=f"Rows by {label(name, 40)}", xlabel=label(name, 30), ylabel="rows")
     save_chart(figure, f"outputs/eda/2{number:02d}_rows.png", f"Rows by {name}")
-'''
+"""
 
 _CONSOLIDATION = r'''
 def recommendations():
@@ -209,9 +209,9 @@ eda_summary = "\n".join(
 print(eda_summary)
 '''
 
-_CONSOLIDATION_RESULT = r'''
+_CONSOLIDATION_RESULT = r"""
 (
     f"{len(eda_insights)} findings and {len(eda_charts)} charts lead to {len(modeling_recommendations)} "
     f"{'recommendation' if len(modeling_recommendations) == 1 else 'recommendations'}:\n\n" + "\n".join(f"- {advice}" for advice in modeling_recommendations)
 )
-'''
+"""

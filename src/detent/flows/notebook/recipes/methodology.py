@@ -59,7 +59,7 @@ def method_proposal(kitchen: Kitchen) -> Recipe:
     )
 
 
-_REGRESSORS = r'''
+_REGRESSORS = r"""
 model_method_candidates = [
     {"name": "Ridge", "family": "linear",
      "why": "a straight relation, and steady where features say nearly the same"},
@@ -68,9 +68,9 @@ model_method_candidates = [
     {"name": "HistGradientBoosting", "family": "boosted trees",
      "why": "usually the most accurate on tables, and copes with gaps by itself"},
 ]
-'''
+"""
 
-_CLASSIFIERS = r'''
+_CLASSIFIERS = r"""
 model_method_candidates = [
     {"name": "LogisticRegression", "family": "linear",
      "why": "straight borders between classes, and probabilities that can be read"},
@@ -79,14 +79,14 @@ model_method_candidates = [
     {"name": "HistGradientBoosting", "family": "boosted trees",
      "why": "usually the most accurate on tables, and copes with gaps by itself"},
 ]
-'''
+"""
 
-_CAUTIOUS = r'''
+_CAUTIOUS = r"""
 kinds["numeric"] = [name for name in kinds["numeric"] if df_typed[name].notna().any()]
 kinds["text"], kinds["categorical"] = [], kinds["categorical"] + kinds["text"]  # prose as categories: fewer parts
-'''
+"""
 
-_PROPOSAL = r'''
+_PROPOSAL = r"""
 candidate_features = <<FEATURES>>
 kinds = column_groups(df_typed[candidate_features])
 <<CAUTIOUS>>
@@ -110,9 +110,9 @@ for kind in ("numeric", "categorical", "datetime", "text"):
     print(f"{kind:>12}  {len(kinds[kind]):,} columns")
 print(f"{'log target':>12}  {feature_engineering_strategy['log_target']}")
 pd.DataFrame(model_method_candidates)
-'''
+"""
 
-_PROPOSAL_RESULT = r'''
+_PROPOSAL_RESULT = r"""
 (
     f"{sum(len(feature_engineering_strategy[kind]) for kind in ('numeric', 'categorical', 'datetime', 'text')):,} "
     f"features go in: {len(feature_engineering_strategy['numeric']):,} numeric, "
@@ -127,7 +127,7 @@ _PROPOSAL_RESULT = r'''
     + "Candidates:\n\n"
     + "\n".join(f"- **{method['name']}** ({method['family']}): {method['why']}" for method in model_method_candidates)
 )
-'''
+"""
 
 
 # -- training_evaluation_strategy ---------------------------------------------------------------------------
@@ -211,7 +211,7 @@ for entry, value in evaluation_framework.items():
     print(f"{entry:>16}  {value}")
 '''
 
-_EVALUATION_RESULT = r'''
+_EVALUATION_RESULT = r"""
 (
     f"The primary metric is **{evaluation_framework['primary_metric']}**, "
     f"{'higher' if evaluation_framework['higher_is_better'] else 'lower'} is better. "
@@ -220,7 +220,7 @@ _EVALUATION_RESULT = r'''
     f"comparison and search; about {len(df_typed) * evaluation_framework['test_size']:,.0f} rows are held out "
     f"({evaluation_framework['split']['kind']} split, because {evaluation_framework['why'].rstrip('.')})."
 )
-'''
+"""
 
 
 # -- methodology_consolidation ------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def methodology_consolidation(kitchen: Kitchen) -> Recipe:
     )
 
 
-_METHODOLOGY = r'''
+_METHODOLOGY = r"""
 strategy, framework = feature_engineering_strategy, evaluation_framework
 treatment = {
     "numeric": "median where missing, scaled",
@@ -287,12 +287,12 @@ methodology_document = "\n".join(
     ]
 )
 print(methodology_document)
-'''
+"""
 
-_METHODOLOGY_RESULT = r'''
+_METHODOLOGY_RESULT = r"""
 (
     f"The method is fixed: {len(model_method_candidates)} candidates, "
     f"{evaluation_framework['folds']} folds, {len(problem_thresholds)} "
     f"{'limit' if len(problem_thresholds) == 1 else 'limits'} to meet."
 )
-'''
+"""

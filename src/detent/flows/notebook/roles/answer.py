@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from detent.flows.notebook.payloads.plain import from_plain, to_plain
-from detent.flows.notebook.payloads.values import Payload, ReadPayload
+from detent.flows.notebook.payloads.findings import Findings
+from detent.flows.notebook.payloads.kinds import PayloadKind, kind_of
+from detent.flows.notebook.payloads.plain import to_plain, value_of
+from detent.flows.notebook.payloads.values import Actions, Payload, ReadPayload
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class RoleAnswer:
 
     def to_plain(self) -> dict[str, Any]:
         """As plain values."""
-        plain: dict[str, Any] = {"payload": to_plain(self.payload)}
+        plain: dict[str, Any] = {"kind": kind_of(self.payload), "payload": to_plain(self.payload)}
         if self.repairs:
             plain["repairs"] = list(self.repairs)
         if self.flags:
@@ -40,6 +42,21 @@ class RoleAnswer:
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
         """Read back what `to_plain` wrote."""
         return cls(
-            from_plain(plain["payload"]), plain.get("repairs", ()), plain.get("flags", ()),
+            journaled(plain["kind"], plain["payload"]), plain.get("repairs", ()), plain.get("flags", ()),
             plain.get("raw", ""),
         )  # fmt: skip
+
+
+def journaled(kind: PayloadKind, plain: Mapping[str, Any]) -> Payload:
+    """A payload that the journal holds; it was checked when it was read."""
+    value = value_of(kind, plain, Findings())
+    if value is None:
+        raise ValueError(f"The journal holds a {kind} payload that cannot be read.")
+    return value
+
+
+def journaled_actions(plain: Any) -> Actions:
+    """The actions of a round that the journal holds."""
+    actions = journaled("T4", {"actions": plain})
+    assert isinstance(actions, Actions)
+    return actions

@@ -13,11 +13,11 @@ from detent.engine.outcome import Outcome
 from detent.flows.notebook.cells import Cell, CellKind, cell_id
 from detent.flows.notebook.domain.problem import ProblemReading
 from detent.flows.notebook.kernel.session import ACTIONS, OUTPUTS
-from detent.flows.notebook.payloads.plain import from_plain, to_plain
+from detent.flows.notebook.payloads.plain import to_plain
 from detent.flows.notebook.payloads.values import Action, Actions
 from detent.flows.notebook.recipes.cookbook import recipe_for
 from detent.flows.notebook.recipes.recipe import Kitchen, RecipeSettings
-from detent.flows.notebook.roles.answer import RoleAnswer
+from detent.flows.notebook.roles.answer import RoleAnswer, journaled_actions
 from detent.flows.notebook.roles.facts import MeasuredFacts, artifacts_to_measure, facts_now, variables_of
 from detent.flows.notebook.roles.move import logged, moved
 from detent.flows.notebook.run_view import MEASURED, NotebookRun
@@ -50,9 +50,7 @@ class Generation:
         if recipe is None:
             return RoleAnswer(Actions(())).to_plain()
         first = Actions((Action("add_text", recipe.lead), Action("add_code", recipe.code)))
-        receipt = await ctx.perform(
-            ACTIONS, actions=to_plain(first)["actions"], result=recipe.result
-        )
+        receipt = await ctx.perform(ACTIONS, actions=to_plain(first)["actions"], result=recipe.result)
         text = receipt["result"]
         return RoleAnswer(Actions((Action("add_text", text),) if text else ())).to_plain()
 
@@ -127,8 +125,7 @@ def _by_agent(acts: Sequence[Act]) -> bool:
 
 def _cells_of(ctx: StepContext, run: NotebookRun, act: Act, number: int) -> list[Cell]:
     """The cells that a round has written: nothing behind a cell that raised, no text that nobody could know."""
-    actions = from_plain({"actions": act.effect.args["actions"]})
-    assert isinstance(actions, Actions)
+    actions = journaled_actions(act.effect.args["actions"])
     written, _ = written_actions(actions.actions)
     results = {cell["at"]: cell for cell in act.receipt["cells"]}
     positions = {id(action): position for position, action in enumerate(actions.actions)}
@@ -184,8 +181,9 @@ def _kept_outputs(ctx: StepContext, work: Path, name: str | None) -> Mapping[str
 def _log_of(ctx: StepContext, act: Act) -> dict[str, Any]:
     """The log line of a round: its payload, and how an agent's was read."""
     args = act.effect.args
-    actions = from_plain({"actions": args["actions"]})
-    answer = RoleAnswer(actions, args.get("repairs", ()), (), str(args.get("raw", "")))
+    answer = RoleAnswer(
+        journaled_actions(args["actions"]), args.get("repairs", ()), (), str(args.get("raw", ""))
+    )
     return logged(ctx, "action_generator", answer, event="COMPLETE_ACTION", round=args["round"])
 
 

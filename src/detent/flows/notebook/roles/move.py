@@ -76,13 +76,14 @@ def headings(before: StateDocument, after: StateDocument, title: str = "") -> li
     if stage is not None and (before.stages.current is None or before.stages.current != stage):
         known = before.stages.current
         if known is None or known.stage_id != stage.stage_id:
-            cells.append(
-                Cell(cell_id("stage", stage.stage_id), "stage", stage.title, stage=stage.stage_id)
-            )
+            cells.append(Cell(cell_id("stage", stage.stage_id), "stage", stage.title, stage=stage.stage_id))
     if stage is not None and step is not None and before.location.step_id != step.step_id:
         cells.append(
             Cell(
-                cell_id("step", stage.stage_id, step.step_id), "step", step.title, stage=stage.stage_id,
+                cell_id("step", stage.stage_id, step.step_id),
+                "step",
+                step.title,
+                stage=stage.stage_id,
                 step=step.step_id,
             )  # fmt: skip
         )

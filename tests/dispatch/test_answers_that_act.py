@@ -76,7 +76,6 @@ class TestAnswersThatAct:
         assert run.data == {"said": "done", "wrote": ["a", "b", "c"]}
         assert (await result_of(engine, run.id)).mode_used.value == "agent"
         assert "You wrote a, b" in executor.calls[1].prompt
-        assert executor.calls[0].tools == ()
 
     async def test_acted_out_ends_the_visit_after_a_round(self, bench, level):
         paper: list[str] = []

@@ -135,13 +135,13 @@ async def _drive(
     from detent.cli import unused_agents
     from detent.cli.drive import drive
     from detent.cli.output import clean, paint, say
+    from detent.cli.values import read_budget
     from detent.flows.notebook.commands.display import DISPLAY
     from detent.flows.notebook.delivery import deliver
     from detent.flows.notebook.flow import NotebookFlow
     from detent.flows.notebook.settings import notebook_settings
     from detent.flows.notebook.start import prepared, read
     from detent.flows.notebook.trace import Trace as Tracing
-    from detent.cli.values import read_budget
     from detent.runtime.wiring import engine_for
 
     reading = read(beginning)

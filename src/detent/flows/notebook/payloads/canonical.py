@@ -1,14 +1,13 @@
 """Payloads as canonical XML: the form in which they are journaled, and shown as examples.
 
-Equal values give equal text, and `read_payload` reads the value back. Only characters that XML cannot hold are
-lost: they are spelled out.
+Equal values give equal text, and `read_payload` reads the value back. Only characters that XML cannot hold
+are lost: they are spelled out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from detent.flows.notebook.payloads.code_text import tidied
 from detent.flows.notebook.payloads.values import (
     Action,
     Actions,
@@ -29,14 +28,14 @@ from detent.flows.notebook.payloads.values import (
     WhatHappened,
 )
 from detent.flows.notebook.payloads.vocabulary import ACTION_TAGS
-from detent.flows.notebook.payloads.xml_text import escaped, escaped_attribute, guarded
+from detent.flows.notebook.payloads.xml_writer import XmlWriter, true_or_false
 
 _TAG_OF = {kind: tag for tag, kind in ACTION_TAGS.items()}
 
 
 def canonical(value: Payload) -> str:
     """A payload as canonical XML."""
-    writer = _Writer()
+    writer = XmlWriter()
     match value:
         case StagePlan():
             _stage_plan(value, writer)
@@ -53,59 +52,10 @@ def canonical(value: Payload) -> str:
     return writer.text()
 
 
-class _Writer:
-    """Writes elements, two spaces to a level."""
-
-    def __init__(self) -> None:
-        self._lines: list[str] = []
-        self._open: list[str] = []
-
-    def text(self) -> str:
-        return "\n".join([*self._lines, ""])
-
-    def open(self, tag: str, **attributes: str | None) -> None:
-        self._line(f"<{tag}{_attributes(attributes)}>")
-        self._open.append(tag)
-
-    def close(self, times: int = 1) -> None:
-        for _ in range(times):
-            tag = self._open.pop()
-            self._line(f"</{tag}>")
-
-    def empty(self, tag: str, **attributes: str | None) -> None:
-        self._line(f"<{tag}{_attributes(attributes)}/>")
-
-    def element(self, tag: str, text: str, **attributes: str | None) -> None:
-        """An element of text, on one line if the text is."""
-        self._line(f"<{tag}{_attributes(attributes)}>{guarded(escaped(text))}</{tag}>")
-
-    def optional(self, tag: str, text: str) -> None:
-        """An element that is left out if its text is empty."""
-        if text:
-            self.element(tag, text)
-
-    def code(self, tag: str, code: str) -> None:
-        """Code between lines of its own."""
-        body = escaped(code)
-        self._line(f"<{tag}>\n{body if tidied(body) == body else guarded(body)}\n</{tag}>")
-
-    def _line(self, line: str) -> None:
-        self._lines.append("  " * len(self._open) + line)
-
-
-def _attributes(attributes: Mapping[str, str | None]) -> str:
-    given = ((name.rstrip("_"), text) for name, text in attributes.items() if text is not None)
-    return "".join(f' {name}="{escaped_attribute(text)}"' for name, text in given)
-
-
-def _true(value: bool) -> str:
-    return "true" if value else "false"
-
-
 # -- plans --------------------------------------------------------------------------------------------------
 
 
-def _stage_plan(plan: StagePlan, to: _Writer) -> None:
+def _stage_plan(plan: StagePlan, to: XmlWriter) -> None:
     in_workflow = bool(plan.title or plan.description)
     if in_workflow:
         to.open("workflow")
@@ -121,7 +71,7 @@ def _stage_plan(plan: StagePlan, to: _Writer) -> None:
     to.close(2 if in_workflow else 1)
 
 
-def _stage(stage: PlannedStage, to: _Writer) -> None:
+def _stage(stage: PlannedStage, to: XmlWriter) -> None:
     to.open(
         "stage",
         id=stage.id,
@@ -138,7 +88,7 @@ def _stage(stage: PlannedStage, to: _Writer) -> None:
     to.close()
 
 
-def _step_plan(plan: StepPlan, to: _Writer) -> None:
+def _step_plan(plan: StepPlan, to: XmlWriter) -> None:
     to.open("steps")
     for step in plan.steps:
         _step(step, to)
@@ -149,7 +99,7 @@ def _step_plan(plan: StepPlan, to: _Writer) -> None:
     to.close()
 
 
-def _step(step: PlannedStep, to: _Writer) -> None:
+def _step(step: PlannedStep, to: XmlWriter) -> None:
     to.open("step", id=step.id, title=step.title)
     to.element("goal", step.goal)
     _named("verified_artifacts", "variable", step.verified_artifacts, to)
@@ -159,7 +109,7 @@ def _step(step: PlannedStep, to: _Writer) -> None:
     to.close()
 
 
-def _behavior_plan(plan: BehaviorPlan, to: _Writer) -> None:
+def _behavior_plan(plan: BehaviorPlan, to: XmlWriter) -> None:
     to.open("behavior", id=plan.behavior_id, step_id=plan.step_id)
     to.element("agent", plan.agent)
     to.element("task", plan.task, behavior_id=plan.behavior_id)
@@ -176,14 +126,14 @@ def _behavior_plan(plan: BehaviorPlan, to: _Writer) -> None:
     to.close()
 
 
-def _named(tag: str, each: str, values: Iterable[Named], to: _Writer) -> None:
+def _named(tag: str, each: str, values: Iterable[Named], to: XmlWriter) -> None:
     to.open(tag)
     for value in values:
         to.element(each, value.text, name=value.name)
     to.close()
 
 
-def _pcs(tag: str, texts: PcsTexts, to: _Writer) -> None:
+def _pcs(tag: str, texts: PcsTexts, to: XmlWriter) -> None:
     to.open(tag)
     to.element("predictability", texts.predictability)
     to.element("computability", texts.computability)
@@ -191,7 +141,7 @@ def _pcs(tag: str, texts: PcsTexts, to: _Writer) -> None:
     to.close()
 
 
-def _happened(account: WhatHappened | None, to: _Writer) -> None:
+def _happened(account: WhatHappened | None, to: XmlWriter) -> None:
     if account is None:
         return
     to.open("whathappened")
@@ -201,7 +151,7 @@ def _happened(account: WhatHappened | None, to: _Writer) -> None:
     to.close()
 
 
-def _filter(wanted: ContextFilter | None, to: _Writer) -> None:
+def _filter(wanted: ContextFilter | None, to: XmlWriter) -> None:
     if wanted is None:
         return
     to.open("context_filter")
@@ -221,14 +171,14 @@ def _filter(wanted: ContextFilter | None, to: _Writer) -> None:
 # -- actions ------------------------------------------------------------------------------------------------
 
 
-def _actions(payload: Actions, to: _Writer) -> None:
+def _actions(payload: Actions, to: XmlWriter) -> None:
     to.open("actions")
     for action in payload.actions:
         _action(action, to)
     to.close()
 
 
-def _action(action: Action, to: _Writer) -> None:
+def _action(action: Action, to: XmlWriter) -> None:
     tag = _TAG_OF[action.kind]
     if action.kind == "add_code":
         to.code(tag, action.text)
@@ -243,8 +193,8 @@ def _action(action: Action, to: _Writer) -> None:
 # -- reflections --------------------------------------------------------------------------------------------
 
 
-def _behavior_reflection(reflection: BehaviorReflection, to: _Writer) -> None:
-    to.open("reflection", current_step_is_complete=_true(reflection.step_is_complete))
+def _behavior_reflection(reflection: BehaviorReflection, to: XmlWriter) -> None:
+    to.open("reflection", current_step_is_complete=true_or_false(reflection.step_is_complete))
     to.open("evaluation")
     to.open("artifacts_produced")
     _judged(reflection.artifacts, "incomplete", to)
@@ -276,7 +226,7 @@ def _behavior_reflection(reflection: BehaviorReflection, to: _Writer) -> None:
     to.close()
 
 
-def _context_for_next(reflection: BehaviorReflection, to: _Writer) -> None:
+def _context_for_next(reflection: BehaviorReflection, to: XmlWriter) -> None:
     advice = (reflection.if_continuing, reflection.if_moving_forward)
     if not (reflection.variables_produced or reflection.whathappened or any(advice)):
         return
@@ -295,13 +245,13 @@ def _context_for_next(reflection: BehaviorReflection, to: _Writer) -> None:
     to.close()
 
 
-def _judged(artifacts: Iterable[ArtifactJudged], incomplete: str, to: _Writer) -> None:
+def _judged(artifacts: Iterable[ArtifactJudged], incomplete: str, to: XmlWriter) -> None:
     for artifact in artifacts:
         status = incomplete if artifact.status == "incomplete" else artifact.status
         to.empty("artifact", name=artifact.name, status=status)
 
 
-def _tracking(tag: str, tracking: Tracking, to: _Writer) -> None:
+def _tracking(tag: str, tracking: Tracking, to: XmlWriter) -> None:
     to.open(tag)
     for each in ("produced", "in_progress", "remaining"):
         names = getattr(tracking, each)
@@ -315,8 +265,8 @@ def _tracking(tag: str, tracking: Tracking, to: _Writer) -> None:
     to.close()
 
 
-def _stage_reflection(reflection: StageReflection, to: _Writer) -> None:
-    to.open("stage_reflection", stage_is_complete=_true(reflection.stage_is_complete))
+def _stage_reflection(reflection: StageReflection, to: XmlWriter) -> None:
+    to.open("stage_reflection", stage_is_complete=true_or_false(reflection.stage_is_complete))
     to.open("step_evaluation")
     to.element("step_id", reflection.step_id)
     to.element("completion_status", reflection.step_status)
@@ -329,7 +279,7 @@ def _stage_reflection(reflection: StageReflection, to: _Writer) -> None:
     to.close()
     _assessment(reflection, to)
     if (review := reflection.goal_review) is not None:
-        to.open("stage_goal_review", needs_update=_true(review.needs_update))
+        to.open("stage_goal_review", needs_update=true_or_false(review.needs_update))
         to.optional("reasoning", review.reasoning)
         to.optional("new_goal", review.new_goal)
         to.close()
@@ -346,7 +296,7 @@ def _stage_reflection(reflection: StageReflection, to: _Writer) -> None:
     to.close()
 
 
-def _assessment(reflection: StageReflection, to: _Writer) -> None:
+def _assessment(reflection: StageReflection, to: XmlWriter) -> None:
     to.open("stage_assessment")
     to.open("progress")
     to.element("completed_steps", str(reflection.completed_steps))
@@ -361,7 +311,7 @@ def _assessment(reflection: StageReflection, to: _Writer) -> None:
     to.close()
 
 
-def _variables(variables: VariableManagement, to: _Writer) -> None:
+def _variables(variables: VariableManagement, to: XmlWriter) -> None:
     to.open("variable_management")
     if variables.extracted:
         to.open("extracted_from_notebook")
@@ -379,7 +329,7 @@ def _variables(variables: VariableManagement, to: _Writer) -> None:
     if variables.deprecate:
         to.open("deprecate")
         for old in variables.deprecate:
-            safe = None if old.safe is None else _true(old.safe)
+            safe = None if old.safe is None else true_or_false(old.safe)
             to.empty("variable", name=old.name, replacement=old.replacement, safe=safe)
         to.close()
     if variables.gaps:

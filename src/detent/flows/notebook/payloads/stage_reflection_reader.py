@@ -32,8 +32,8 @@ SHORT_NAMES = frozenset({
 })  # fmt: skip
 LONG_NAMES = frozenset({
     "step_summary", "progress_percentage", "required_artifact", "stage_goal_achievement",
-    "experience_summary", "proposed_goal", "update_reasoning", "next_step_focus", "if_continuing_stage", "stage_level",
-    "variables_extracted_from_notebook", "variables_to_retain", "variables_to_deprecate",
+    "experience_summary", "proposed_goal", "update_reasoning", "next_step_focus", "if_continuing_stage",
+    "stage_level", "variables_extracted_from_notebook", "variables_to_retain", "variables_to_deprecate",
     "variables_required_for_next", "variable_gap_analysis", "pcs_alignment_check", "plan_new_steps",
 })  # fmt: skip
 

@@ -142,11 +142,16 @@ def manage_variables(facts: VariableFacts, gaps: Sequence[GapFact]) -> VariableM
 def future_uses(document: StateDocument) -> dict[str, str]:
     """Names that remaining steps and stages require, each with its next use."""
     uses: dict[str, str] = {}
-    for item in (*document.steps.remaining, *document.stages.remaining):
+    for item in _upcoming(document):
         where = item.step_id if isinstance(item, Step) else item.stage_id
         for name in item.required_variables or ():
             uses.setdefault(name, where)
     return uses
+
+
+def _upcoming(document: StateDocument) -> list[Step | Stage]:
+    """The remaining steps of the stage, then the remaining stages."""
+    return [*document.steps.remaining, *document.stages.remaining]
 
 
 def _extracted(facts: VariableFacts) -> Iterable[Extracted]:
@@ -186,10 +191,9 @@ def find_gaps(facts: VariableFacts) -> tuple[GapFact, ...]:
     A name that a step or stage planned before its use will produce is no gap.
     """
     document = facts.document
-    upcoming: list[Step | Stage] = [*document.steps.remaining, *document.stages.remaining]
     promised: set[str] = set()
     gaps: dict[str, GapFact] = {}
-    for index, item in enumerate(upcoming):
+    for index, item in enumerate(_upcoming(document)):
         where = item.step_id if isinstance(item, Step) else item.stage_id
         for name in item.required_variables or ():
             if name not in document.variables and name not in promised and name not in gaps:

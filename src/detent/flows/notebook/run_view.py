@@ -30,6 +30,8 @@ WHY_FAILED = "why_failed"
 """Key: the reason of a run that failed by its table."""
 ATTEMPTS = "attempts"
 """Key: how each attempt ended, appended."""
+METRICS = "metrics"
+"""Key: what each transition adds to the figures, appended."""
 LOG = "log"
 """Key: payloads, claims and repairs, appended, one line for each decision."""
 

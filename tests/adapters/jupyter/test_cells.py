@@ -244,7 +244,9 @@ class TestEndings:
         assert await notebook.text("print('fine')") == "fine\n"
 
     async def test_a_process_that_is_gone_is_noticed(self, notebook: Notebook) -> None:
-        result = await notebook.run("print('last words', flush=True)\nimport os; os._exit(3)")
+        # The pause lets the last words out of the process.
+        code = "print('last words', flush=True)\nimport os, time; time.sleep(0.3); os._exit(3)"
+        result = await notebook.run(code)
         assert result.status == "died"
         assert str(result.error).startswith("KernelDied")
         assert result.outputs[0].text == "last words\n"

@@ -18,6 +18,7 @@ OUTPUTS = frozenset({"stream", "execute_result", "display_data", "update_display
 
 def run(connection: str, launcher: int) -> None:
     """Be the kernel of a connection file until told to shut down."""
+    from ipykernel import compiler
     from ipykernel.ipkernel import IPythonKernel
     from ipykernel.kernelapp import IPKernelApp
     from jupyter_client.session import Session
@@ -77,6 +78,9 @@ def run(connection: str, launcher: int) -> None:
         def _session_default(self) -> Session:
             return LimitedSession(parent=self)
 
+    # Warnings name the file of their cell: not with our process id, which is another one each time.
+    names: Any = compiler
+    names.get_tmp_directory = lambda: "notebook"
     budgets = _Budgets()
     app: Any = KernelApp.instance()
     app.initialize(

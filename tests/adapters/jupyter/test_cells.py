@@ -115,6 +115,17 @@ class TestLimits:
         assert value.text == "'kept'"
         assert grown < 40
 
+    async def test_what_only_a_browser_would_show_is_not_sent(self, notebook: Notebook) -> None:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        result = await notebook.run(
+            "import comm\nfrom IPython.display import display\n"
+            "comm.create_comm(target_name='widget', data={'text': 'x' * 50_000_000})\n"
+            "display({'text/plain': 'small'}, raw=True, metadata={'text': 'x' * 50_000_000})"
+        )
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+        assert [(output.text, dict(output.metadata)) for output in result.outputs] == [("small", {})]
+        assert grown < 40
+
     async def test_many_small_prints_are_cut_once(self, notebook: Notebook) -> None:
         result = await notebook.run("for _ in range(200_000): print('0123456789')")
         (stream,) = result.outputs

@@ -137,6 +137,7 @@ class TestPage:
         for part in ("nb-7f3a", "verified", "24,310.2", "586"):
             assert part in page.text
         assert "not verified" not in page.text
+        assert "nan" not in page.text
         failed = Page(notebook_page(CELLS, replace(FACTS, verified=False, banner="**Not achieved**")))
         assert "not verified" in failed.text
         assert "Not achieved" in failed.text

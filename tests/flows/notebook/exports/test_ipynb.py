@@ -12,6 +12,7 @@ import pytest
 from detent.adapters.jupyter.cell_result import Output
 from detent.flows.notebook.exports.cell_outputs import notebook_output
 from detent.flows.notebook.exports.ipynb import BANNER_ID, notebook_file
+from detent.kernel.errors import InvalidValue
 from tests.flows.notebook.exports.samples import CELLS, FACTS, code, text
 
 
@@ -63,6 +64,10 @@ class TestNotebookFile:
     def test_cells_that_the_format_forbids_are_refused(self) -> None:
         with pytest.raises(nbformat.ValidationError):
             notebook_file([code("1", {"output_type": "stream", "text": "no name"})], FACTS)
+
+    def test_two_cells_of_one_id_are_refused(self) -> None:
+        with pytest.raises(InvalidValue, match="code0001"):
+            notebook_file([code("1"), code("2")], FACTS)
 
     def test_an_empty_notebook_is_valid(self) -> None:
         assert read(notebook_file([], FACTS)).cells == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ def metric_rows(metrics: Mapping[str, Any], prefix: str = "") -> list[tuple[str,
 
 def metric_text(value: Any) -> str:
     """A metric as people read it."""
-    if value is None:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -58,9 +58,9 @@ def checked(holds, measured):
         value, figure = holds(), measured()
     except Exception as error:
         return {"passed": False, "measured": f"{type(error).__name__}: {error}"[:200]}
-    plain = isinstance(figure, (bool, int, float, str, np.integer, np.floating, np.bool_))
-    shown = repr(figure.item() if hasattr(figure, "item") else figure) if plain else type(figure).__name__
-    return {"passed": isinstance(value, (bool, np.bool_)) and bool(value), "measured": shown[:200]}
+    figure = figure.item() if isinstance(figure, np.generic) else figure
+    shown = figure if isinstance(figure, (bool, int, float, str)) else type(figure).__name__
+    return {"passed": isinstance(value, (bool, np.bool_)) and bool(value), "measured": shown}
 
 
 step_validation_report = {text: checked(*functions) for text, functions in criteria_to_hold.items()}
@@ -68,7 +68,7 @@ for text, outcome in step_validation_report.items():
     print("passed" if outcome["passed"] else "FAILED", text, "| measured:", outcome["measured"])
 '''
 
-_VALIDATION_AGAIN = r'''
+_VALIDATION_AGAIN = r"""
 # Written out one by one in iteration <<ITERATION>>: a criterion that raises must not keep the others from being seen.
 criteria_to_hold = {
 <<CHECKS>>
@@ -79,17 +79,17 @@ for text, (holds, measured) in criteria_to_hold.items():
     try:
         value = holds()
         outcome["passed"] = isinstance(value, (bool, np.bool_)) and bool(value)
-        outcome["measured"] = str(value)[:200]
+        outcome["measured"] = outcome["passed"]
         figure = measured()
         if isinstance(figure, (int, float, str, np.number)):
-            outcome["measured"] = str(figure)[:200]
+            outcome["measured"] = figure.item() if isinstance(figure, np.number) else figure
     except Exception as error:
         outcome["measured"] = f"{type(error).__name__}: {error}"[:200]
     step_validation_report[text] = outcome
     print("passed" if outcome["passed"] else "FAILED", text, "| measured:", outcome["measured"])
-'''
+"""
 
-_VALIDATION_RESULT = r'''
+_VALIDATION_RESULT = r"""
 (
     f"**{sum(outcome['passed'] for outcome in step_validation_report.values())} of {len(step_validation_report)} "
     f"criteria hold.**"
@@ -99,4 +99,4 @@ _VALIDATION_RESULT = r'''
         if not outcome["passed"]
     )
 )
-'''
+"""

@@ -18,12 +18,11 @@ from __future__ import annotations
 
 NUMBERS_IN_TEXT = r'''
 MISSING_WORDS = {
-    "", "#div/0!", "#n/a", "#name?", "#null!", "#num!", "#ref!", "#value!", "-", "--", "---", "–", "—",
-    ".", "..", "?", "??", "n.a.", "n/a", "nan", "nil", "null", "<na>", "<null>",
+    "",
+    *"#div/0! #n/a #name? #null! #num! #ref! #value! - -- --- – — . .. ? ??".split(),
 }
-MONEY = {"$", "€", "£", "¥", "₹", "₽", "₩", "₺", "us$", "r$"} | {
-    "usd", "eur", "euro", "gbp", "chf", "jpy", "inr", "rs"
-}
+MISSING_WORDS |= set("n.a. n/a nan nil null <na> <null>".split())
+MONEY = set("$ € £ ¥ ₹ ₽ ₩ ₺ us$ r$ usd eur euro gbp chf jpy inr rs".split())
 MULTIPLES = {"k": 1e3, "m": 1e6, "mio": 1e6, "b": 1e9, "bn": 1e9}
 NUMBER_TEXT = re.compile(
     r"(?P<open>\()?\s*(?P<sign>[-+−])?\s*"
@@ -94,13 +93,14 @@ def read_number(text, rule):
 
 DATES_IN_TEXT = r'''
 DATE_TEXT = re.compile(r"\d{1,4}[-/. ]|\d{8}$|[^\W\d_]{3,9}[ .,]+\d")
-DAYS = ["%d.%m.%Y", "%d.%m.%y", "%m/%d/%Y", "%d/%m/%Y", "%m/%d/%y", "%d/%m/%y", "%d-%m-%Y", "%m-%d-%Y"]
-CLOCKS = ["", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p"]
+DAYS = "%d.%m.%Y %d.%m.%y %m/%d/%Y %d/%m/%Y %m/%d/%y %d/%m/%y %d-%m-%Y %m-%d-%Y".split()
+CLOCKS = "| %H:%M| %H:%M:%S| %I:%M %p| %I:%M:%S %p".split("|")
 DATE_FORMATS = [
-    "ISO8601", "%Y/%m/%d", "%Y/%m/%d %H:%M", "%Y/%m/%d %H:%M:%S", "%Y.%m.%d",
+    *"ISO8601|%Y/%m/%d|%Y/%m/%d %H:%M|%Y/%m/%d %H:%M:%S|%Y.%m.%d|%Y%m%d".split("|"),
     *(day + clock for clock in CLOCKS for day in DAYS),
-    "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%Y%m%d",
-    "%b %Y", "%B %Y", "%b-%Y",
+    *"%d %b %Y|%d %B %Y|%d-%b-%Y|%d-%b-%y|%b %d, %Y|%B %d, %Y|%b %d %Y|%b %Y|%B %Y|%b-%Y".split(
+        "|"
+    ),
 ]
 
 
@@ -248,7 +248,9 @@ def values_of_kind(values, kind, number=None, date=None):
         days = read_dates(present, date or {"format": "mixed", "day_first": False})
         return pd.to_datetime(days.reindex(values.index))
     if is_number(values):  # as a category, 3 and 3.0 are the same
-        texts = present.astype(float).map(lambda value: f"{value:.0f}" if value.is_integer() else f"{value}")
+        texts = present.astype(float).map(
+            lambda value: f"{value:.0f}" if value.is_integer() else f"{value}"
+        )
     else:
         texts = comparable(present.astype(object)).astype(str).str.strip()
     texts = texts[~texts.str.casefold().isin(MISSING_WORDS)]

@@ -34,7 +34,7 @@ def data_collection_inventory(kitchen: Kitchen) -> Recipe:
 
 def _reading(kitchen: Kitchen) -> str:
     """The table as its format was recognised; in a retry, whatever else can be read from it."""
-    known = f'raw_dataset = {reading_code(kitchen.problem.table, "user_submit_files[0]")}'
+    known = f"raw_dataset = {reading_code(kitchen.problem.table, 'user_submit_files[0]')}"
     if kitchen.iteration == 1:
         return known
     more = ', on_bad_lines="warn"' if kitchen.iteration > 2 else ""
@@ -46,12 +46,13 @@ def _packages(reading: ProblemReading) -> list[str]:
     return sorted(["joblib", "matplotlib", "numpy", "pandas", "scikit-learn", *more])
 
 
-_IMPORTS = r'''
+_IMPORTS = r"""
 # This notebook needs the packages <<NEEDS>>.
 import hashlib
 import importlib.util
 import platform
 import re
+import warnings
 from pathlib import Path
 
 import joblib
@@ -71,7 +72,7 @@ print(", ".join(f"{name} {version}" for name, version in library_versions.items(
 
 user_problem = <<PROBLEM>>
 user_submit_files = <<FILES>>
-'''
+"""
 
 _INVENTORY = r'''
 def found(file):
@@ -110,17 +111,18 @@ for entry, value in data_inventory_checklist.items():
     print(f"{entry:>14}  {value}")
 '''
 
-_INVENTORY_RESULT = r'''
+_INVENTORY_RESULT = r"""
 (
     f"The file {code_name(data_inventory_checklist['file'])} has {data_inventory_checklist['bytes']:,} bytes and "
     f"holds a table of **{len(raw_dataset):,} rows and {raw_dataset.shape[1]:,} columns**, in which "
     f"{data_inventory_checklist['missing_cells']:,} of {raw_dataset.size:,} cells are empty. "
     + (
         f"{counted(len(data_inventory_checklist['other_files']), 'more file')} came with it; only the first is analysed."
-        if data_inventory_checklist["other_files"] else "It is the only file."
+        if data_inventory_checklist["other_files"]
+        else "It is the only file."
     )
 )
-'''
+"""
 
 _SECOND_READING = r'''
 def table_by_its_looks(file):
@@ -152,7 +154,9 @@ except (UnicodeError, ValueError) as error:
 def data_structure_discovery(kitchen: Kitchen) -> Recipe:
     """Describe types, distinct values and gaps."""
     slots = {
-        "DISTINCT": attempted(kitchen, "raw_dataset[name].nunique()", "raw_dataset[name].astype(str).nunique()"),
+        "DISTINCT": attempted(
+            kitchen, "raw_dataset[name].nunique()", "raw_dataset[name].astype(str).nunique()"
+        ),
         "ROWS": literal({1: 5, 2: 3}.get(kitchen.iteration, 1)),
     }
     return Recipe(
@@ -164,13 +168,15 @@ def data_structure_discovery(kitchen: Kitchen) -> Recipe:
     )
 
 
-_STRUCTURE = r'''
+_STRUCTURE = r"""
 structure = pd.DataFrame(
     {
         "type": raw_dataset.dtypes.astype(str),
         "distinct": [<<DISTINCT>> for name in raw_dataset.columns],
         "missing": raw_dataset.isna().sum(),
-        "example": [str(next(iter(raw_dataset[name].dropna()), ""))[:40] for name in raw_dataset.columns],
+        "example": [
+            str(next(iter(raw_dataset[name].dropna()), ""))[:40] for name in raw_dataset.columns
+        ],
     }
 )
 data_structure_document = {
@@ -184,24 +190,28 @@ data_structure_document = {
 print(raw_dataset.head(<<ROWS>>).to_string(max_cols=12, max_colwidth=24))
 print(f"\n{data_structure_document['memory_bytes'] / 1e6:,.1f} MB in memory\n")
 structure
-'''
+"""
 
-_STRUCTURE_RESULT = r'''
+_STRUCTURE_RESULT = r"""
 (
     f"The {len(structure):,} columns have these types: "
-    + ", ".join(f"{n:,} {kind}" for kind, n in structure["type"].value_counts().sort_index().items())
+    + ", ".join(
+        f"{n:,} {kind}" for kind, n in structure["type"].value_counts().sort_index().items()
+    )
     + ". "
     + (
         f"{counted(int((structure['missing'] > 0).sum()), 'column')} with gaps; the largest share is "
         f"{structure['missing'].max() / len(raw_dataset):.1%}, in {code_name(structure['missing'].idxmax())}."
-        if structure["missing"].any() else "No cell is empty."
+        if structure["missing"].any()
+        else "No cell is empty."
     )
     + (
         f" Columns with a single value: {listing(structure.index[structure['distinct'] <= 1])}."
-        if (structure["distinct"] <= 1).any() else ""
+        if (structure["distinct"] <= 1).any()
+        else ""
     )
 )
-'''
+"""
 
 
 # -- variable_semantics_analysis ----------------------------------------------------------------------------
@@ -219,7 +229,6 @@ def variable_semantics_analysis(kitchen: Kitchen) -> Recipe:
         "DAY_FIRST": literal(comma),
         "DATES": literal(list(reading.dates)),
         "KIND": attempted(kitchen, kind, '("categorical", "it could not be told apart")'),
-        "SAMPLE": ".head(100_000)" if kitchen.iteration > 2 else "",
     }
     return Recipe(
         lead=_semantics_lead(reading),
@@ -245,22 +254,26 @@ def _semantics_lead(reading: ProblemReading) -> str:
     )
 
 
-_SEMANTICS = r'''
+_SEMANTICS = r"""
 target_column = <<TARGET>>
 task_type = <<TASK>>
 DECIMAL, DAY_FIRST = <<DECIMAL>>, <<DAY_FIRST>>  # how this table writes numbers, and 3/4/2020
 expected_dates = <<DATES>>
 
 if target_column not in raw_dataset.columns:
-    raise KeyError(f"The table has no column {target_column!r}. It has: {list(raw_dataset.columns)[:20]}")
+    raise KeyError(
+        f"The table has no column {target_column!r}. It has: {list(raw_dataset.columns)[:20]}"
+    )
 if raw_dataset[target_column].nunique() < 2:
-    raise ValueError(f"{target_column!r} has fewer than two distinct values: there is nothing to predict.")
+    raise ValueError(
+        f"{target_column!r} has fewer than two distinct values: there is nothing to predict."
+    )
 
 variable_analysis_report = {}
 for name in raw_dataset.columns:
     kind, why = <<KIND>>
     if name in expected_dates and kind in ("categorical", "text", "id"):
-        if date_rule(raw_dataset[name].dropna()<<SAMPLE>>, DAY_FIRST, share=0.5):
+        if date_rule(raw_dataset[name].dropna(), DAY_FIRST, share=0.5):
             kind, why = "datetime", "most of its texts are dates"
     if name == target_column:
         kind = "numeric" if task_type == "regression" else "categorical"
@@ -272,9 +285,9 @@ for name in raw_dataset.columns:
         "missing": int(raw_dataset[name].isna().sum()),
     }
 pd.DataFrame.from_dict(variable_analysis_report, orient="index")
-'''
+"""
 
-_SEMANTICS_RESULT = r'''
+_SEMANTICS_RESULT = r"""
 (
     f"The target is {code_name(target_column)}: a {task_type} with "
     f"{variable_analysis_report[target_column]['distinct']:,} distinct values, "
@@ -286,4 +299,4 @@ _SEMANTICS_RESULT = r'''
         if names
     )
 )
-'''
+"""

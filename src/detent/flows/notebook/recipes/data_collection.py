@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from detent.flows.notebook.domain.problem import ProblemReading
-from detent.flows.notebook.recipes.code_text import cell, fill, literal, reading_code
+from detent.flows.notebook.domain.tables import reading_code
+from detent.flows.notebook.recipes.code_text import cell, fill, literal
 from detent.flows.notebook.recipes.definitions import MARKDOWN
 from detent.flows.notebook.recipes.recipe import Kitchen, Recipe
 from detent.flows.notebook.recipes.retries import ATTEMPT, attempted

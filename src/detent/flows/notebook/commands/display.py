@@ -110,7 +110,9 @@ def _stage_line(document: StateDocument) -> str:
     total = len(stages.completed) + len(stages.remaining) + (stages.current is not None)
     title = "" if stages.current is None else stages.current.title
     number = len(stages.completed) + 1
-    bar = "█" * round(20 * (number - 1) / max(1, total)) + "░" * (20 - round(20 * (number - 1) / max(1, total)))
+    bar = "█" * round(20 * (number - 1) / max(1, total)) + "░" * (
+        20 - round(20 * (number - 1) / max(1, total))
+    )
     return f"{paint(f'Stage {number}/{total}', bold=True)}  {bar}  {clean(title)}"
 
 
@@ -138,7 +140,9 @@ class NotebookDisplay(Kind):
             f"  {reading.task} of {clean(reading.target)}   {reading.table.rows:,} rows x "
             f"{len(reading.table.columns)} columns   {clean(thresholds)}"
         )
-        split = f"{reading.split.kind} split" + (f" by {reading.split.column}" if reading.split.column else "")
+        split = f"{reading.split.kind} split" + (
+            f" by {reading.split.column}" if reading.split.column else ""
+        )
         yield f"  {clean(split)}{f': {clean(reading.split.why)}' if reading.split.why else ''}"
         yield from (f"  {paint('warning', 'yellow')}: {clean(warning)}" for warning in reading.warnings)
 

@@ -72,9 +72,12 @@ async def show(
     transition: Annotated[
         int | None, typer.Option("--transition", metavar="N", help="The state after this transition.")
     ] = None,
-    cell: Annotated[str | None, typer.Option("--cell", metavar="ID", help="One cell and its outputs.")] = None,
-    claims: Annotated[bool, typer.Option("--claims", help="What agents claimed, against what was measured.")]
-    = False,
+    cell: Annotated[
+        str | None, typer.Option("--cell", metavar="ID", help="One cell and its outputs.")
+    ] = None,
+    claims: Annotated[
+        bool, typer.Option("--claims", help="What agents claimed, against what was measured.")
+    ] = False,
 ) -> None:
     """Show where a notebook stands: its location, its scores, its figures; or one transition or cell."""
     from detent.cli.output import clean, say, say_json
@@ -92,7 +95,9 @@ async def show(
         if transition is not None:
             async for step in transitions(store, run.id):
                 if step.number == transition:
-                    say_json({"transition": step.name, "from": step.before, "to": step.to, "state": step.state})
+                    say_json(
+                        {"transition": step.name, "from": step.before, "to": step.to, "state": step.state}
+                    )
                     return
             raise ConfigurationError(f"Run {run.id} has no transition {transition}.")
         if cell is not None:
@@ -222,7 +227,9 @@ async def test_actions(
         Path, typer.Option("--actions-file", metavar="FILE", help="Actions as XML, or as JSON lines.")
     ],
     output: OutFile = None,
-    no_kernel: Annotated[bool, typer.Option("--no-kernel", help="Write the cells without running them.")] = False,
+    no_kernel: Annotated[
+        bool, typer.Option("--no-kernel", help="Write the cells without running them.")
+    ] = False,
 ) -> int:
     """Play a file of actions into a scratch notebook; exit code 1 if a cell raises."""
     from detent.flows.notebook.commands.scratch import play

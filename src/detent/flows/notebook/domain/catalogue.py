@@ -101,7 +101,7 @@ def arrange(
         return BehaviorPlan(
             behavior_id, step_id, "PCS", f"validation_and_acceptance: check {stage.title.lower()} again.",
             (Named(CLOSING, "every criterion of the stage with its value"),),
-            (f"len({CLOSING}) > 0", f"all(item['passed'] for item in {CLOSING})"),
+            (f"len({CLOSING}) > 0", f"all(item['passed'] for item in {CLOSING}.values())"),
         )  # fmt: skip
     outputs = tuple(Named(name, step.artifacts[name]) for name in step.artifacts)
     return BehaviorPlan(

@@ -50,7 +50,7 @@ def threshold_problems(
 
 def thresholds_in(criteria: Iterable[str]) -> tuple[Threshold, ...]:
     """The limits on scores in criteria such as `test_performance["rmse"] < 25000`, either way round."""
-    found = []
+    found: list[Threshold] = []
     for text in criteria:
         try:
             criterion = parse_criterion(text)

@@ -86,7 +86,7 @@ for column, reason in kept_leaks.items():
 print("leaks that remain:", leakage_report["leaks"] or "none")
 """.strip()
 
-_FEATURE_RESULT = r'''
+_FEATURE_RESULT = r"""
 (f"The hold-out has **{len(X_test):,} of {len(df_typed):,} rows** ({len(X_test) / len(df_typed):.1%}); "
  f"it is drawn once ({split['kind']}{', by ' + str(split['column']) if split['column'] else ''}) and stays closed until the "
  f"hold-out evaluation. What is kept on one side: {unit_reason}"
@@ -99,7 +99,7 @@ _FEATURE_RESULT = r'''
  + ("**Kept as asked, although they leak:** " + ", ".join(f"`{column}`" for column in kept_leaks) + ".\n\n" if kept_leaks else "")
  + ("**Leaks that remain:** " + "; ".join(leakage_report["leaks"]) + "." if leakage_report["leaks"]
     else "After this no leak is left."))
-'''.strip()
+""".strip()
 
 
 def feature_engineering_integration(kitchen: Kitchen) -> Recipe:
@@ -169,14 +169,14 @@ for entry in training_history:
     print(f"{entry['model']:<32} {PRIMARY} {entry[PRIMARY]:.6g} ± {entry[PRIMARY + '_sd']:.3g}")
 """.strip()
 
-_CANDIDATE_RESULT = r'''
+_CANDIDATE_RESULT = r"""
 (as_table([{"model": entry["model"], f"{PRIMARY} (mean of {FOLDS} folds)": entry[PRIMARY], "± sd": entry[f"{PRIMARY}_sd"]}
            for entry in training_history])
  + "\n\n" + (lambda best: f"The best candidate so far is **{best['model']}** with {PRIMARY} {best[PRIMARY]:,.4g}; the baseline, which knows "
              f"no feature, has {baseline_metrics[PRIMARY]:,.4g}.")(
      (max if HIGHER_IS_BETTER else min)(training_history[1:], key=lambda entry: entry[PRIMARY]))
  + (f" The candidates were compared on a random sample of {len(X_study):,} of the {len(X_train):,} training rows." if len(X_study) < len(X_train) else ""))
-'''.strip()
+""".strip()
 
 
 def method_integration(kitchen: Kitchen) -> Recipe:

@@ -13,9 +13,11 @@ from typing import Any
 
 from detent.dispatch.proposal import Proposal, Verdict
 from detent.engine.context import StepContext
-from detent.flows.notebook.domain.catalogue import stage_of_step
-from detent.flows.notebook.measuring.code_check import code_problems, unsupported_figures
+from detent.flows.notebook.measuring.code_check import check_cells
+from detent.flows.notebook.measuring.code_policy import check_policy
 from detent.flows.notebook.measuring.criteria import CriterionRefused, parse_criterion
+from detent.flows.notebook.measuring.expressions import assigned_names
+from detent.flows.notebook.measuring.figures import unsupported_figures
 from detent.flows.notebook.payloads.values import (
     Action,
     Actions,
@@ -191,21 +193,21 @@ class RoleChecks:
             sources += [action.text for action in done.actions if action.kind == "add_code"]
             texts += [text for cell in act.receipt["cells"] for text in cell["texts"]]
         written, _ = written_actions(actions.actions)
-        for number, action in enumerate(written, 1):
-            where = f"actions[{number}]"
-            if action.kind == "add_code":
-                yield from (
-                    f"{where}: {problem}"
-                    for problem in code_problems(
-                        action.text, sources, policy=self._settings.code_policy,
-                        bound=known.get("inputs", ()), holdout=bool(known.get("holdout")),
-                    )
-                )
-                sources.append(action.text)
-            elif action.kind == "add_text":
-                figures = unsupported_figures(action.text, [*texts, *sources])
-                if figures:
-                    yield f"{where}: no output, variable or source shows {', '.join(figures)}"
+        codes = [action.text for action in written if action.kind == "add_code"]
+        names = {name for source in sources for name in assigned_names(source)} | set(known.get("inputs", ()))
+        for problem in check_cells(
+            codes,
+            known=names,
+            imports=sources,
+            policy=self._settings.code_policy,
+            holdout_is_closed=not known.get("holdout"),
+        ):
+            yield f"code cell {problem.cell + 1}, line {problem.line}: {problem.message}"
+        for action in written:
+            if action.kind == "add_text" and (
+                figures := unsupported_figures(action.text, texts, sources=[*sources, *codes])
+            ):
+                yield f"text: no output, variable or source shows {', '.join(figures)}"
 
     @staticmethod
     def _stage_reflection(
@@ -226,14 +228,10 @@ class RoleChecks:
         except (ValueError, AssertionError):
             yield "/actions: cannot be read"
             return
-        for number, action in enumerate(actions.actions):
+        for action in actions.actions:
             if action.kind == "add_code":
-                yield from (
-                    f"/actions/{number}: {problem}"
-                    for problem in code_problems(
-                        action.text, (), policy=self._settings.code_policy, names=False, holdout=True
-                    )
-                )
+                for problem in check_policy(action.text, self._settings.code_policy):
+                    yield f"/actions: line {problem.line}: {problem.message}"
 
     # -- validators -----------------------------------------------------------------------------------------
 

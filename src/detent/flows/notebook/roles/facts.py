@@ -13,7 +13,13 @@ from detent.adapters.jupyter.cell_result import VariableInfo
 from detent.engine.context import StepContext
 from detent.flows.notebook.cells import Cell
 from detent.flows.notebook.domain.catalogue import producer_of, stage_of_step
-from detent.flows.notebook.domain.problem import Threshold
+from detent.flows.notebook.domain.probes import (
+    fingerprint_probe,
+    folds_probe,
+    hold_out_probe,
+    leaks_probe,
+    read_measured,
+)
 from detent.flows.notebook.kernel.session import ACTIONS
 from detent.flows.notebook.measuring.artifacts import FileInfo, classify_all, is_file
 from detent.flows.notebook.measuring.claims import compare_behavior, compare_stage
@@ -46,10 +52,11 @@ from detent.flows.notebook.payloads.values import (
     StageReflection,
 )
 from detent.flows.notebook.roles.move import moment
-from detent.flows.notebook.run_view import NotebookRun
+from detent.flows.notebook.run_view import FINGERPRINT, NotebookRun
 from detent.flows.notebook.settings import NotebookSettings
 from detent.flows.notebook.state.decisions import Decision
 from detent.flows.notebook.state.facts import CriterionFact, Facts, Verdict
+from detent.flows.notebook.verification import check_of
 
 HOLDERS = ("cv_metrics", "test_performance")
 """Variables on whose figures the user's thresholds are judged."""
@@ -118,10 +125,20 @@ class MeasuredFacts:
 
     def _probes(self, run: NotebookRun) -> dict[str, str]:
         """The flow's own look at scores and leaks, where they arise."""
-        from detent.flows.notebook.domain.probes import probes_for
-
-        due = [*(run.behavior.outputs or ()), *(run.step.verified_artifacts or ())]
-        return dict(probes_for(run.reading, due, self._settings.seed, self._settings.test_size))
+        reading, settings = run.reading, self._settings
+        due = {*(run.behavior.outputs or ()), *(run.step.verified_artifacts or ())}
+        probes: dict[str, str] = {}
+        if "raw_dataset" in due:
+            probes["raw_dataset"] = fingerprint_probe()
+        if "cv_metrics" in due:
+            probes["cv_metrics"] = folds_probe(reading, seed=settings.seed)
+        if "test_performance" in due:
+            probes["test_performance"] = hold_out_probe(
+                reading, test_size=settings.test_size, fingerprint=run.values.get(FINGERPRINT)
+            )
+        if "leakage_report" in due:
+            probes["leakage_report"] = leaks_probe(reading)
+        return probes
 
     def known_names(self, run: NotebookRun) -> frozenset[str]:
         """Names that cells define, or that the current step or stage is to produce."""
@@ -223,24 +240,26 @@ class MeasuredFacts:
         result = (run.measured.get("criteria") or {}).get(criterion.text)
         if result is None:
             return CriterionFact(criterion.text, False, "it was not evaluated", criterion.locked)
-        fact = CriterionFact(
-            criterion.text, bool(result["passed"]), str(result["value"]), criterion.locked
-        )
+        fact = CriterionFact(criterion.text, bool(result["passed"]), str(result["value"]), criterion.locked)
         if not criterion.locked:
             return fact
         return self._recomputed(run, criterion, fact)
 
     @staticmethod
     def _recomputed(run: NotebookRun, criterion: Criterion, fact: CriterionFact) -> CriterionFact:
-        from detent.flows.notebook.domain.probes import recomputed_score
-
         holder = next(name for name in HOLDERS if criterion.mentions(name))
-        threshold = _threshold_of(run, criterion, holder)
-        if threshold is None:
-            return fact
-        score, problem = recomputed_score(run.measured.get("probes") or {}, holder, threshold.metric)
+        threshold = next(
+            known for known in run.reading.thresholds
+            if threshold_criterion(known, holder).text == criterion.text
+        )  # fmt: skip
+        probe = (run.measured.get("probes") or {}).get(holder) or {}
+        measured = read_measured(probe.get("value"))
+        if probe.get("error") or not measured.is_sound:
+            findings = "; ".join(finding.text for finding in measured.findings)
+            return replace(fact, passed=False, value=str(probe.get("error") or measured.error or findings))
+        score = measured.scores.get(threshold.metric)
         if score is None:
-            return replace(fact, passed=False, value=problem)
+            return replace(fact, passed=False, value=f"{threshold.metric} could not be computed")
         return replace(fact, passed=threshold.met_by(score), value=f"{score:g}")
 
     # -- the reflections ------------------------------------------------------------------------------------
@@ -343,6 +362,16 @@ class MeasuredFacts:
         required = ("user_problem", "user_submit_files", *future_uses(run.document))
         return _report(compare_stage(claimed, truth, run.document.variables, required))
 
+    def check_after(self, run: NotebookRun, facts: Facts) -> dict[str, Any] | None:
+        """What must hold again after the cells of the current attempt."""
+        cells = [cell for cell in run.cells if cell.attempt == run.attempt]
+        passed = [criterion.text for criterion in facts.behavior.criteria if criterion.passed]
+        produced = set(facts.behavior.produced)
+        variables = {
+            name: info for name, info in (run.measured.get("variables") or {}).items() if name in produced
+        }  # fmt: skip
+        return check_of(cells, passed, variables, [name for name in produced if is_file(name)])
+
     # -- in short -------------------------------------------------------------------------------------------
 
     def attempt_line(self, run: NotebookRun, facts: Facts) -> dict[str, Any]:
@@ -412,16 +441,6 @@ def _distinct(criteria: Sequence[Criterion]) -> list[Criterion]:
         if criterion.tree not in trees or criterion.locked:
             trees[criterion.tree] = criterion
     return list(trees.values())
-
-
-def _threshold_of(run: NotebookRun, criterion: Criterion, holder: str) -> Threshold | None:
-    return next(
-        (
-            threshold for threshold in run.reading.thresholds
-            if threshold_criterion(threshold, holder).text == criterion.text
-        ),
-        None,
-    )  # fmt: skip
 
 
 def _figure(run: NotebookRun, name: str, what: str) -> str:

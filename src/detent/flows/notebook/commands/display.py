@@ -146,7 +146,7 @@ class NotebookDisplay(Kind):
         yield f"  {clean(split)}{f': {clean(reading.split.why)}' if reading.split.why else ''}"
         yield from (f"  {paint('warning', 'yellow')}: {clean(warning)}" for warning in reading.warnings)
 
-    def lines(self, engine: Engine, flow: Flow) -> AbstractContextManager[Any] | None:
+    def lines(self, engine: Engine, flow: Flow) -> AbstractContextManager[Any]:
         """Print a line for each transition."""
         lines = NotebookLines(flow.name)
         engine.add_observer(lines)

@@ -221,7 +221,7 @@ def apply_transition(
 
 @group.command("test-actions")
 @takes("config")
-async def test_actions(
+async def play_actions(
     options: Options,
     actions_file: Annotated[
         Path, typer.Option("--actions-file", metavar="FILE", help="Actions as XML, or as JSON lines.")
@@ -232,18 +232,20 @@ async def test_actions(
     ] = False,
 ) -> int:
     """Play a file of actions into a scratch notebook; exit code 1 if a cell raises."""
-    from detent.flows.notebook.commands.scratch import play
+    from detent.flows.notebook.commands.scratch import actions_of, play
     from detent.flows.notebook.settings import notebook_settings
 
     settings = notebook_settings(options.workspace().settings)
-    notebook, raised = await play(actions_file, settings, execute=not no_kernel)
+    notebook, raised = await play(
+        actions_of(actions_file), actions_file.name, settings, execute=not no_kernel
+    )
     _written(notebook, output, "pretty")
     return 1 if raised else 0
 
 
 @group.command("test-request")
 @takes()
-def test_request(
+def show_request(
     options: Options,
     state_file: StateFile,
     role: Annotated[

@@ -19,11 +19,11 @@ from detent.flows.notebook.settings import NotebookSettings
 from detent.kernel.errors import ConfigurationError
 
 
-async def play(file: Path, settings: NotebookSettings, *, execute: bool) -> tuple[dict[str, Any], bool]:
-    """The notebook that a file of actions makes, and whether a cell raised.
+def actions_of(file: Path) -> Actions:
+    """The actions in a file.
 
     Raises:
-        ConfigurationError: the file cannot be read.
+        ConfigurationError: it cannot be read.
     """
     try:
         read = read_payload(file.read_bytes(), expected="T4")
@@ -32,6 +32,13 @@ async def play(file: Path, settings: NotebookSettings, *, execute: bool) -> tupl
     except PayloadError as error:
         raise ConfigurationError(f"{file}: {error}") from None
     assert isinstance(read.value, Actions)
+    return read.value
+
+
+async def play(
+    actions: Actions, title: str, settings: NotebookSettings, *, execute: bool
+) -> tuple[dict[str, Any], bool]:
+    """The notebook that actions make, and whether a cell raised."""
     cells: list[NotebookCell] = []
     raised = False
     with tempfile.TemporaryDirectory(prefix="detent-scratch-") as folder:
@@ -39,7 +46,7 @@ async def play(file: Path, settings: NotebookSettings, *, execute: bool) -> tupl
         try:
             if kernel is not None:
                 await kernel.start(cwd=Path(folder), env={})
-            for number, action in enumerate(read.value.actions):
+            for number, action in enumerate(actions.actions):
                 if action.kind not in KINDS or raised:
                     continue
                 kind = KINDS[action.kind]
@@ -57,5 +64,5 @@ async def play(file: Path, settings: NotebookSettings, *, execute: bool) -> tupl
         finally:
             if kernel is not None:
                 await kernel.shutdown()
-    facts = NotebookFacts(title=file.name, run_id="scratch", problem="")
+    facts = NotebookFacts(title=title, run_id="scratch", problem="")
     return notebook_document(cells, facts), raised

@@ -115,6 +115,17 @@ class TestLimits:
         assert value.text == "'kept'"
         assert grown < 40
 
+    async def test_what_only_a_browser_would_show_is_not_sent(self, notebook: Notebook) -> None:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        result = await notebook.run(
+            "import comm\nfrom IPython.display import display\n"
+            "comm.create_comm(target_name='widget', data={'text': 'x' * 50_000_000})\n"
+            "display({'text/plain': 'small'}, raw=True, metadata={'text': 'x' * 50_000_000})"
+        )
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+        assert [(output.text, dict(output.metadata)) for output in result.outputs] == [("small", {})]
+        assert grown < 40
+
     async def test_many_small_prints_are_cut_once(self, notebook: Notebook) -> None:
         result = await notebook.run("for _ in range(200_000): print('0123456789')")
         (stream,) = result.outputs
@@ -244,7 +255,9 @@ class TestEndings:
         assert await notebook.text("print('fine')") == "fine\n"
 
     async def test_a_process_that_is_gone_is_noticed(self, notebook: Notebook) -> None:
-        result = await notebook.run("print('last words', flush=True)\nimport os; os._exit(3)")
+        # The pause lets the last words out of the process.
+        code = "print('last words', flush=True)\nimport os, time; time.sleep(0.3); os._exit(3)"
+        result = await notebook.run(code)
         assert result.status == "died"
         assert str(result.error).startswith("KernelDied")
         assert result.outputs[0].text == "last words\n"

@@ -28,8 +28,10 @@ async def main(folder, lifetime):
     kernel = JupyterKernel(folder, epoch=1, limits=KernelLimits(memory=3 << 30, lifetime=lifetime))
     info = await kernel.start(cwd=folder, env=os.environ)
     await kernel.execute("rows = [1, 2, 3]", cell_id="abcd1234", timeout=30)
+    cell = asyncio.create_task(kernel.execute(sys.argv[3], cell_id="abcd1235", timeout=600))
+    while not (folder / "running").exists():
+        await asyncio.sleep(0.01)
     print(info.pid, flush=True)
-    await kernel.execute(sys.argv[3], cell_id="abcd1235", timeout=600)
     await asyncio.sleep(600)
 
 asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2])))
@@ -37,7 +39,8 @@ asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2])))
 
 
 def killed_engine(folder: Path, *, lifetime: float = 600.0, code: str = "pass") -> int:
-    """Start a kernel in another process and kill that; the kernel's process id."""
+    """Start a kernel in another process and kill that while a cell runs; the kernel's process id."""
+    code = f"open('running', 'w').close()\n{code}"
     command = [sys.executable, "-c", ENGINE, str(folder), str(lifetime), code]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as engine:
         assert engine.stdout is not None
@@ -142,6 +145,16 @@ class TestEpochs:
         assert later.is_alive()
         await later.shutdown()
 
+    async def test_an_earlier_driver_does_not_take_over_the_kernel_of_a_later_one(
+        self, tmp_path: Path
+    ) -> None:
+        killed_engine(tmp_path)
+        later = (tmp_path / "kernel-1.json").rename(tmp_path / "kernel-3.json")
+        assert await kernel_of(tmp_path, 2).attach(later) is None
+        kernel = kernel_of(tmp_path, 3)
+        assert await kernel.attach(later) is not None
+        await kernel.shutdown()
+
     async def test_a_connection_file_is_for_its_owner_alone(self, tmp_path: Path) -> None:
         kernel = kernel_of(tmp_path / "run", 7)
         await kernel.start(cwd=tmp_path, env=os.environ)
@@ -193,6 +206,23 @@ class TestLifetime:
         result = await kernel.execute(code, cell_id="abcd1234", timeout=10)
         await kernel.shutdown()
         await until_gone(int(result.outputs[0].text))
+
+    async def test_they_may_clean_up_first(self, tmp_path: Path) -> None:
+        """As joblib's tracker does, which clears shared memory."""
+        child = (
+            "import signal, time\n"
+            "signal.signal(signal.SIGTERM, lambda *_: (open('cleaned', 'w').close(), exit()))\n"
+            "open('ready', 'w').close()\ntime.sleep(600)"
+        )
+        kernel = kernel_of(tmp_path, 1)
+        await kernel.start(cwd=tmp_path, env=os.environ)
+        code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {child!r}])"
+        await kernel.execute(code, cell_id="abcd1234", timeout=10)
+        while not (tmp_path / "ready").exists():
+            await asyncio.sleep(0.02)
+        await kernel.shutdown()
+        while not (tmp_path / "cleaned").exists():
+            await asyncio.sleep(0.02)
 
 
 class TestStart:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import re
@@ -103,6 +102,12 @@ def connection_path(folder: Path, epoch: int) -> Path:
     return folder / f"kernel-{epoch}.json"
 
 
+def epoch_of(path: Path) -> int:
+    """The epoch in the name of a connection file; 0 where there is none."""
+    match = _FILE.fullmatch(path.name)
+    return int(match[1]) if match else 0
+
+
 def save(path: Path, files: KernelFiles) -> None:
     """Write the file by which another process attaches."""
     private_folder(path.parent)
@@ -155,11 +160,8 @@ async def supersede(folder: Path, epoch: int) -> None:
 
 def _connections(folder: Path) -> dict[int, Path]:
     """The connection files of a run by their epochs."""
-    return {
-        int(match[1]): path
-        for path in (folder.iterdir() if folder.is_dir() else ())
-        if (match := _FILE.fullmatch(path.name))
-    }
+    paths = list(folder.glob("kernel-*.json"))
+    return {epoch_of(path): path for path in paths if _FILE.fullmatch(path.name)}
 
 
 class EngineLock:
@@ -175,6 +177,8 @@ class EngineLock:
             handle = os.open(self._path, os.O_RDWR)
         except OSError:
             return False
+        import fcntl  # which Windows does not have: there nothing comes this far
+
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -101,11 +101,15 @@ class JupyterKernel:
     async def attach(self, connection: Path) -> KernelInfo | None:
         """Take over the kernel of a connection file; None unless it lives, is idle and nobody holds it.
 
+        The kernel of a later driver of the run is none to take over.
+
         Raises:
             KernelNotStarted: a library is missing.
         """
         require_libraries()
         files = connection_file.read(connection)
+        if connection_file.epoch_of(connection) > self._epoch:
+            return None
         process = await KernelProcess.attach(files) if files is not None and files.runs() else None
         if files is None or process is None:
             return None
@@ -155,7 +159,7 @@ class JupyterKernel:
                 self._path.unlink(missing_ok=True)
 
     async def _info(self) -> KernelInfo:
-        answer = await self._ask({"ask": "kernel"}, self._limits.inspect)
+        _, answer = await self._ask({"ask": "kernel"}, self._limits.inspect)
         versions = dict(answer["versions"])
         return KernelInfo("python3", versions.pop("python"), versions, int(answer["pid"]))
 
@@ -196,11 +200,11 @@ class JupyterKernel:
         results: dict[str, EvalResult] = {}
         for key, expression in expressions.items():
             try:
-                answer = await self._ask({"ask": "evaluate", "expression": expression}, timeout)
+                ending, answer = await self._ask({"ask": "evaluate", "expression": expression}, timeout)
+                if ending == "timeout":
+                    answer = {"error": f"TimeoutError: no value within {timeout:g} s"}
             except KernelDied as error:
                 answer = {"error": f"KernelDied: {error}"}
-            except TimeoutError as error:
-                answer = {"error": f"TimeoutError: {error}"}
             results[key] = EvalResult(**answer)
         return results
 
@@ -212,13 +216,8 @@ class JupyterKernel:
         """
         found: dict[str, VariableInfo] = {}
         for name in names:
-            try:
-                facts = await self._ask({"ask": "inspect", "name": name}, self._limits.inspect)
-            except TimeoutError:
-                facts = {"exists": True}
-            content = facts.pop("content", None) or {}
-            shape = facts.pop("shape", None)
-            found[name] = VariableInfo(**{**facts, **content}, shape=None if shape is None else tuple(shape))
+            _, facts = await self._ask({"ask": "inspect", "name": name}, self._limits.inspect)
+            found[name] = _variable(facts)
         return found
 
     async def names(self) -> Mapping[str, str]:
@@ -227,24 +226,20 @@ class JupyterKernel:
         Raises:
             KernelDied: the kernel is gone.
         """
-        answer = await self._ask({"ask": "names"}, self._limits.inspect)
-        names: dict[str, str] = answer["names"]
+        _, answer = await self._ask({"ask": "names"}, self._limits.inspect)
+        names: dict[str, str] = answer.get("names", {})
         return names
 
-    async def _ask(self, question: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """The answer to a question about the namespace.
+    async def _ask(self, question: Mapping[str, Any], timeout: float) -> tuple[Ending, dict[str, Any]]:
+        """The answer to a question about the namespace; what there is of it where it took too long.
 
         Raises:
             KernelDied: the kernel is gone, or does not heed an interrupt.
-            TimeoutError: it took too long.
         """
         ending, reply = await self._request("probe_request", question, timeout)
         if not self.is_alive():
             raise KernelDied("the kernel is gone")
-        if ending == "timeout":
-            raise TimeoutError(f"no value within {timeout:g} s")
-        answer: dict[str, Any] = json.loads((reply or {}).get("answer", "{}"))
-        return answer
+        return ending, json.loads((reply or {}).get("answer", "{}"))
 
     async def _request(
         self,
@@ -297,6 +292,16 @@ class JupyterKernel:
             if not alive and not messages:
                 return "died" if ending == "done" else ending
         return ending
+
+
+def _variable(facts: Mapping[str, Any]) -> VariableInfo:
+    """What the kernel told of a variable; nothing but that it exists where it was interrupted at once."""
+    known = {name: value for name, value in facts.items() if name not in ("content", "error", "shape")}
+    shape = facts.get("shape")
+    return VariableInfo(
+        **{"exists": True, **known, **(facts.get("content") or {})},
+        shape=None if shape is None else tuple(shape),
+    )
 
 
 def _take(request: _Request, message: Message, collect: Collect | None) -> None:

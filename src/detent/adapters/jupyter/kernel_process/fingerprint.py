@@ -18,7 +18,7 @@ from typing import Any
 from detent.adapters.jupyter.kernel_process.plain_value import NotPlain, plain
 
 DEEPEST = 50
-MOST_ITEMS = 3_000_000
+MOST_ITEMS = 1_000_000
 """Python objects that are looked at one by one; columns of numbers and texts count as one."""
 MOST_VALUES = 256
 """Floats that are kept as they are; of more there are weighted sums."""

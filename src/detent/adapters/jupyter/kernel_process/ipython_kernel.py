@@ -15,9 +15,13 @@ REMEMBERED = 4
 """Cells of which it is remembered how much they have sent: threads may print after theirs has ended."""
 OUTPUTS = frozenset({"stream", "execute_result", "display_data", "update_display_data", "error"})
 
+UNHEARD = frozenset({"comm_open", "comm_msg", "comm_close", "execute_input"})
+"""What only a notebook in a browser listens to; widgets may send any amount."""
+
 
 def run(connection: str, launcher: int) -> None:
     """Be the kernel of a connection file until told to shut down."""
+    from ipykernel import compiler
     from ipykernel.ipkernel import IPythonKernel
     from ipykernel.kernelapp import IPKernelApp
     from jupyter_client.session import Session
@@ -45,10 +49,11 @@ def run(connection: str, launcher: int) -> None:
                 body = budgets.of(str((source or {}).get("msg_id"))).limited(str(kind), body)
                 if body is None:
                     return None
-            elif kind == "execute_input":
-                return None  # the engine knows what it has sent
-            elif kind == "execute_reply" and body.get("status") == "error":
-                body = {**body, "traceback": [], "evalue": shortened(str(body.get("evalue", "")), 500)}
+            elif kind in UNHEARD:
+                return None
+            elif kind == "execute_reply":
+                body = {**body, "payload": [], "traceback": []}
+                body["evalue"] = shortened(str(body.get("evalue", "")), 500)
             if message is not None:
                 return super().send(stream, {**message, "content": body}, None, parent, *more, **how)
             return super().send(stream, msg_or_type, body, parent, *more, **how)
@@ -77,6 +82,9 @@ def run(connection: str, launcher: int) -> None:
         def _session_default(self) -> Session:
             return LimitedSession(parent=self)
 
+    # Warnings name the file of their cell: not with our process id, which is another one each time.
+    names: Any = compiler
+    names.get_tmp_directory = lambda: "notebook"
     budgets = _Budgets()
     app: Any = KernelApp.instance()
     app.initialize(

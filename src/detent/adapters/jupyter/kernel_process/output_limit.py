@@ -18,6 +18,7 @@ STREAM_LIMIT = TEXT_LIMIT - TEXT_LIMIT // 8
 FIGURE_LIMIT = 5 * MIB
 """Bytes of pictures of one cell."""
 TRACEBACK_LIMIT = 64 * 1024
+METADATA_LIMIT = 64 * 1024
 MESSAGE_LIMIT = 4000
 """Characters of an exception's message."""
 
@@ -64,7 +65,9 @@ class OutputLimit:
             case "stream":
                 return self._stream(content)
             case "execute_result" | "display_data" | "update_display_data":
-                return {**content, "data": self._bundle(content.get("data") or {})}
+                metadata = content.get("metadata") or {}
+                kept = metadata if _size(metadata) <= METADATA_LIMIT else {}
+                return {**content, "data": self._bundle(content.get("data") or {}), "metadata": kept}
             case "error":
                 return _error(content)
             case _:

@@ -141,15 +141,13 @@ async def _drive(
     from detent.flows.notebook.flow import NotebookFlow
     from detent.flows.notebook.settings import notebook_settings
     from detent.flows.notebook.start import prepared, read
-    from detent.flows.notebook.trace import Trace as Tracing
+    from detent.flows.notebook.trace import write_trace
     from detent.runtime.wiring import engine_for
 
     reading = read(beginning)
     flow = NotebookFlow(notebook_settings(workspace.settings))
     others = [source.flow for name, source in workspace.catalog.all().items() if name != flow.name]
     engine = engine_for(workspace.settings, [flow, *others], tape=recording)
-    if trace is not None:
-        engine.add_observer(Tracing(trace))
     started: list[str] = []
     with unused_agents.telling(workspace.command, engine):
         async with engine:
@@ -174,6 +172,8 @@ async def _drive(
             run = await engine.get(started[0])
             if not options.detach:
                 written = await deliver(engine.store, run, out)
+                if trace is not None:
+                    await write_trace(engine.store, run.id, trace)
                 if not (options.json or options.quiet):
                     say(f"  {clean(written)}")
             return code
@@ -182,4 +182,4 @@ async def _drive(
 async def _plain(engine: Engine, run: Run) -> Any:
     from detent.flows.notebook.result import result_of
 
-    return await result_of(engine.store, run)
+    return result_of(run)

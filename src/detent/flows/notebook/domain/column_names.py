@@ -22,14 +22,14 @@ FUNCTION_WORDS = words(
 )
 GENERIC_WORDS = FUNCTION_WORDS | words(
     "data dataset table file row rows column columns model models predict prediction estimate build make"
-    " train test set feature features sample samples value values number good best high low new other use please"
-    " want need score error result results accuracy"
+    " train test set feature features sample samples value values number good best high low new other"
+    " use please want need score error result results accuracy"
 )
 """Words that say nothing of which column is meant."""
 ID_WORDS = words("id ids uuid guid key identifier no nr num number index idx serial pid uid ssn sku")
 STRICT_ID_WORDS = words("id ids uuid guid identifier pid uid ssn")
 """Words that name nothing else than whom or what a row is about."""
-ENDINGS = ("ions", "ion", "ing", "als", "al", "ers", "er", "ed", "ies", "es", "s", "e", "y")
+ENDINGS = ("ions", "ion", "ing", "als", "al", "ers", "er", "ed", "ies", "es", "is", "s", "e", "y")
 
 
 def name_words(name: str) -> tuple[str, ...]:

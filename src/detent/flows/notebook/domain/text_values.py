@@ -41,11 +41,9 @@ def is_text(series: pd.Series) -> bool:
 
     if isinstance(series.dtype, pd.CategoricalDtype):
         return is_text(series.cat.categories.to_series())
-    if pd.api.types.is_string_dtype(series.dtype) and series.dtype != object:
+    if isinstance(series.dtype, pd.StringDtype):
         return True
-    return (
-        series.dtype == object and series.dropna().head(100).map(lambda value: isinstance(value, str)).any()
-    )
+    return bool(series.dtype == object) and any(isinstance(value, str) for value in series.dropna().head(100))
 
 
 def present_texts(series: pd.Series) -> pd.Series:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 from detent.flows.notebook.exports.cell import NotebookCell, NotebookFacts
 from detent.flows.notebook.exports.figure import picture_file
 from detent.flows.notebook.exports.html_cells import CellRenderer
 from detent.flows.notebook.exports.markdown_html import Heading, MarkdownRenderer, Picture, contents_list
-from detent.flows.notebook.exports.plain_text import metric_text
+from detent.flows.notebook.exports.metrics import metric_rows
 from detent.kernel.plain import writable
 
 LARGEST_PICTURE = 5 * 1024 * 1024
@@ -69,25 +68,13 @@ def _facts(facts: NotebookFacts) -> str:
     )
     rows = "".join(
         f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>'
-        for name, value in _metric_rows(facts.metrics)
+        for name, value in metric_rows(facts.metrics)
     )
     table = f'<div class="wide" tabindex="0"><table class="metrics">{rows}</table></div>' if rows else ""
     return (
         f'<p class="problem">{escape(writable(facts.problem))}</p>'
         f'<p class="run">Run {escape(facts.run_id)} {verified}</p>{table}'
     )
-
-
-def _metric_rows(metrics: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Names and values; of metrics inside others the names are joined."""
-    rows: list[tuple[str, str]] = []
-    for name, value in metrics.items():
-        label = f"{prefix}{writable(str(name))}"
-        if isinstance(value, Mapping):
-            rows.extend(_metric_rows(value, f"{label} · "))
-        else:
-            rows.append((label, metric_text(value)))
-    return rows
 
 
 def _pictures(folder: Path | None) -> Picture:

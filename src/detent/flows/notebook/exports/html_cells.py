@@ -35,7 +35,7 @@ class CellRenderer:
         return (
             f'<section class="cell" id="cell-{escape(cell.cell_id)}">'
             f'<div class="code"><span class="count" aria-hidden="true">{count}</span>'
-            f'<pre tabindex="0"><code>{highlighted(cell.source)}</code></pre></div>{outputs}</section>\n'
+            f"<pre><code>{highlighted(cell.source)}</code></pre></div>{outputs}</section>\n"
         )
 
     def _outputs(self, cell: NotebookCell) -> Iterator[str]:
@@ -86,4 +86,4 @@ def highlighted(source: str) -> str:
 
 
 def _preformatted(kind: str, text: str) -> str:
-    return f'<pre class="{kind}" tabindex="0">{escape(text)}</pre>'
+    return f'<pre class="{kind}">{escape(text)}</pre>'

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from detent.flows.notebook.exports.cell import NotebookCell, NotebookFacts
-from detent.kernel.errors import IntegrationMissing
+from detent.kernel.errors import IntegrationMissing, InvalidValue
 from detent.kernel.plain import writable
 
 BANNER_ID = "banner00"
@@ -18,6 +19,7 @@ def notebook_file(cells: Sequence[NotebookCell], facts: NotebookFacts) -> bytes:
 
     Raises:
         IntegrationMissing: nbformat is not installed.
+        InvalidValue: two cells have the same id.
         nbformat.ValidationError: a cell's id or output is not what the format allows.
     """
     try:
@@ -31,8 +33,18 @@ def notebook_file(cells: Sequence[NotebookCell], facts: NotebookFacts) -> bytes:
 
 
 def notebook_document(cells: Sequence[NotebookCell], facts: NotebookFacts) -> dict[str, Any]:
-    """The notebook as plain values."""
+    """The notebook as plain values.
+
+    Raises:
+        InvalidValue: two cells have the same id.
+    """
     banner = [_banner(facts.banner)] if facts.banner else []
+    written = [*banner, *(_cell(cell) for cell in cells)]
+    doubled = sorted(name for name, count in Counter(cell["id"] for cell in written).items() if count > 1)
+    if doubled:
+        raise InvalidValue(
+            f"Cells of a notebook have ids of their own, and these stand there twice: {doubled}."
+        )
     return {
         "nbformat": 4,
         "nbformat_minor": 5,
@@ -53,7 +65,7 @@ def notebook_document(cells: Sequence[NotebookCell], facts: NotebookFacts) -> di
             },
             "title": writable(facts.title),
         },
-        "cells": [*banner, *(_cell(cell) for cell in cells)],
+        "cells": written,
     }
 
 

@@ -12,7 +12,8 @@ from urllib.parse import quote
 
 from detent.flows.notebook.exports.cell import NotebookCell, NotebookFacts
 from detent.flows.notebook.exports.figure import Figure, figure_of
-from detent.flows.notebook.exports.plain_text import metric_text, plain_text, traceback_text
+from detent.flows.notebook.exports.metrics import metric_rows
+from detent.flows.notebook.exports.plain_text import plain_text, traceback_text
 from detent.kernel.plain import writable
 
 
@@ -52,8 +53,7 @@ def notebook_markdown(
 def _facts(facts: NotebookFacts) -> str:
     state = "verified" if facts.verified else "not verified"
     problem = "\n".join(f"> {line}".rstrip() for line in writable(facts.problem).splitlines())
-    metrics = {name: value for name, value in facts.metrics.items() if not isinstance(value, Mapping)}
-    rows = [f"| {_cell_text(name)} | {_cell_text(metric_text(value))} |" for name, value in metrics.items()]
+    rows = [f"| {_cell_text(name)} | {_cell_text(value)} |" for name, value in metric_rows(facts.metrics)]
     table = "\n".join(["| Metric | Value |", "| --- | --- |", *rows]) if rows else ""
     return "\n\n".join(part for part in (problem, f"Run `{facts.run_id}`, {state}.", table) if part)
 

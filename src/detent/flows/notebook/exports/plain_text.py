@@ -33,16 +33,3 @@ def traceback_text(output: Any) -> str:
     lines = output.get("traceback") or []
     text = "\n".join(plain_text(line) for line in lines)
     return text.strip("\n") or f"{output.get('ename', '')}: {plain_text(output.get('evalue', ''))}"
-
-
-def metric_text(value: Any) -> str:
-    """A metric as people read it."""
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.1f}"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(metric_text, value))
-    return writable(str(value))

@@ -6,6 +6,7 @@ import ast
 import re
 import symtable
 from collections.abc import Iterator
+from functools import lru_cache
 
 _MAGIC = re.compile(r"^(\s*)(?:[%!?]|.*[^\s?]\?+\s*$)")
 _ASSIGNED_MAGIC = re.compile(r"^(\s*[A-Za-z_][\w, ]*=\s*)[%!]")
@@ -56,6 +57,7 @@ def free_names(expression: str) -> frozenset[str]:
     return frozenset(names(symtable.symtable(expression, "<expression>", "eval")))
 
 
+@lru_cache(maxsize=4096)
 def assigned_names(source: str) -> frozenset[str]:
     """The names that a cell binds at its top level, wherever in it; empty if it is not Python.
 

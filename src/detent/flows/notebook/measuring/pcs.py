@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, TypeGuard
 
 from detent.flows.notebook.payloads.values import PcsTexts
 
@@ -106,17 +106,25 @@ def variation_coefficient(scores: Sequence[float]) -> float | None:
     return stdev(scores) / abs(mean) if mean else None
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def perturbed_scores(results: Any) -> tuple[float, ...] | None:
-    """The scores in `perturbation_test_results`: a list or mapping of numbers, or of records with a `score`."""
+def perturbed_scores(results: Any, metric: str = "score") -> tuple[float, ...] | None:
+    """The scores in `perturbation_test_results`: numbers, or records with the metric or a `score`.
+
+    None if one of them is no number.
+    """
     items = list(results.values()) if isinstance(results, Mapping) else results
     if not isinstance(items, Sequence) or isinstance(items, str):
         return None
-    scores = [item.get("score") if isinstance(item, Mapping) else item for item in items]
-    return tuple(float(score) for score in scores) if all(_is_number(score) for score in scores) else None
+    scores: list[float] = []
+    for item in items:
+        score = item.get(metric, item.get("score")) if isinstance(item, Mapping) else item
+        if not _is_number(score):
+            return None
+        scores.append(float(score))
+    return tuple(scores)
 
 
 def pcs_statements(figures: PcsFigures) -> PcsTexts:

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 CHARTS = r'''
-plt.rcParams.update({
-    "figure.dpi": 100, "savefig.dpi": 110, "font.size": 10, "axes.titlesize": 11,
-    "axes.titleweight": "bold", "figure.titlesize": 13, "figure.titleweight": "bold",
-    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
-    "axes.grid": True, "grid.color": "#e8e8e8", "grid.linewidth": 0.8, "legend.frameon": False,
-})
+plt.rcParams.update(
+    {
+        "figure.dpi": 100,
+        "savefig.dpi": 110,
+        "font.size": 10,
+        "axes.titlesize": 11,
+        "axes.titleweight": "bold",
+        "figure.titlesize": 13,
+        "figure.titleweight": "bold",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.axisbelow": True,
+        "axes.grid": True,
+        "grid.color": "#e8e8e8",
+        "grid.linewidth": 0.8,
+        "legend.frameon": False,
+    }
+)
 BLUE, ORANGE, GREY = "#2f6db3", "#e07b39", "#8a8f98"
-CLASS_COLOURS = ["#2f6db3", "#e07b39", "#4f9d69", "#b2497a", "#8a6bbf", "#c9a227", "#3aa0a8", "#8a8f98"]
+CLASS_COLOURS = "#2f6db3 #e07b39 #4f9d69 #b2497a #8a6bbf #c9a227 #3aa0a8 #8a8f98".split()
+# Names in other scripts need a font that has their signs.
+FONTS = "DejaVu Sans|Noto Sans CJK SC|Noto Sans CJK JP|Microsoft YaHei|PingFang SC|Arial Unicode MS".split(
+    "|"
+)
+installed_fonts = {font.name for font in matplotlib.font_manager.fontManager.ttflist}
+plt.rcParams["font.family"] = [name for name in FONTS if name in installed_fonts]
 chart_captions = {}
 
 
@@ -22,7 +40,13 @@ def label(name, width=22):
 
 def often(values):
     """How often each level occurs, the most frequent first, ties by name."""
-    return values.dropna().astype(str).value_counts().sort_index().sort_values(ascending=False, kind="stable")
+    return (
+        values.dropna()
+        .astype(str)
+        .value_counts()
+        .sort_index()
+        .sort_values(ascending=False, kind="stable")
+    )
 
 
 def panels(count, across=3, width=3.7, height=3.0):
@@ -40,7 +64,9 @@ def few_ticks(axis, values, most=5):
     """So many ticks below an axis that they do not overlap."""
     if pd.api.types.is_datetime64_any_dtype(values):
         axis.xaxis.set_major_locator(matplotlib.dates.AutoDateLocator(minticks=2, maxticks=most))
-        axis.xaxis.set_major_formatter(matplotlib.dates.ConciseDateFormatter(axis.xaxis.get_major_locator()))
+        axis.xaxis.set_major_formatter(
+            matplotlib.dates.ConciseDateFormatter(axis.xaxis.get_major_locator())
+        )
     elif not axis.xaxis.have_units():
         axis.locator_params(axis="x", nbins=most)
         if np.abs(values).max() >= 100_000:
@@ -50,9 +76,11 @@ def few_ticks(axis, values, most=5):
 def save_chart(figure, path, caption):
     """Save a chart, show it here, and remember what it says."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
     chart_captions[path] = caption
-    plt.show()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # signs that no font here has
+        figure.savefig(path)
+        plt.show()
     plt.close(figure)
 
 
@@ -64,7 +92,12 @@ def bars(axis, names, values, shown, colour=BLUE):
     axis.grid(axis="y", visible=False)
     for place, value in enumerate(values):
         axis.annotate(
-            shown(value), (value, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
+            shown(value),
+            (value, place),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
         )
     axis.margins(x=0.12)
 
@@ -74,8 +107,12 @@ def boxes(axis, groups, names):
     newer = tuple(int(part) for part in matplotlib.__version__.split(".")[:2]) >= (3, 10)
     lying = {"orientation": "horizontal"} if newer else {"vert": False}
     axis.boxplot(
-        groups, **lying, patch_artist=True, widths=0.6,
-        boxprops={"facecolor": "#c9dbef", "edgecolor": BLUE}, medianprops={"color": ORANGE, "linewidth": 1.6},
+        groups,
+        **lying,
+        patch_artist=True,
+        widths=0.6,
+        boxprops={"facecolor": "#c9dbef", "edgecolor": BLUE},
+        medianprops={"color": ORANGE, "linewidth": 1.6},
         flierprops={"markersize": 2, "markeredgecolor": GREY, "alpha": 0.5},
     )
     axis.set_yticks(range(1, len(names) + 1), [label(name, 18) for name in names], fontsize=8)
@@ -86,7 +123,9 @@ def boxes(axis, groups, names):
 RELATIONS = r'''
 def sampled(table, rows):
     """At most so many rows, drawn with the notebook's seed."""
-    return table.sample(rows, random_state=RANDOM_STATE).sort_index() if len(table) > rows else table
+    return (
+        table.sample(rows, random_state=RANDOM_STATE).sort_index() if len(table) > rows else table
+    )
 
 
 def as_numbers(values):
@@ -119,7 +158,9 @@ def group_effect(groups, values):
 
 def cramers_v(left, right):
     """How closely two categories are related, 0 to 1, corrected for chance."""
-    counts = pd.crosstab(left.astype(str).to_numpy(), right.astype(str).to_numpy()).to_numpy(dtype=float)
+    counts = pd.crosstab(left.astype(str).to_numpy(), right.astype(str).to_numpy()).to_numpy(
+        dtype=float
+    )
     rows, (down, across) = counts.sum(), counts.shape
     if min(down, across) < 2 or rows < 2:
         return 0.0

@@ -6,33 +6,28 @@ import ast
 from collections.abc import Sequence
 
 from detent.flows.notebook.recipes.code_text import fill, literal
-from detent.flows.notebook.recipes.recipe import Kitchen, Recipe, Write
+from detent.flows.notebook.recipes.recipe import Kitchen, Recipe
 from detent.kernel.errors import ConfigurationError
 
-NAME = "validation_and_acceptance"
 
+def recipe(kitchen: Kitchen, criteria: Sequence[str]) -> Recipe:
+    """The recipe that checks criteria again, expressions over the notebook's names.
 
-def validation_and_acceptance(criteria: Sequence[str], subject: str = "stage") -> Write:
-    """The recipe that checks these criteria again and writes `step_validation_report`.
-
-    The criteria are Python expressions over names of the notebook. `subject` is what they belong to, such as
-    `stage 'Data integrity'`.
+    It writes `step_validation_report`: {criterion: {"passed": bool, "measured": what it compares}}.
 
     Raises:
         ConfigurationError: a criterion is no Python expression.
     """
-    checks = "\n".join(_check(criterion) for criterion in criteria)
-
-    def write(kitchen: Kitchen) -> Recipe:
-        slots = {"CHECKS": checks, "ITERATION": literal(kitchen.iteration)}
-        return Recipe(
-            lead=f"Does the {subject} hold what it has to? Each criterion is evaluated once more, on the data and "
-            "files as they are now. A criterion holds only if its value is exactly true; one that raises has failed.",
-            code=fill(_VALIDATION if kitchen.iteration == 1 else _VALIDATION_AGAIN, slots),
-            result=_VALIDATION_RESULT,
-        )
-
-    return write
+    slots = {
+        "CHECKS": "\n".join(_check(criterion) for criterion in criteria),
+        "ITERATION": literal(kitchen.iteration),
+    }
+    return Recipe(
+        lead="Does this stage hold what it has to? Each criterion is evaluated once more, on the data and files as "
+        "they are now. A criterion holds only if its value is exactly true; one that raises has failed.",
+        code=fill(_VALIDATION if kitchen.iteration == 1 else _VALIDATION_AGAIN, slots),
+        result=_VALIDATION_RESULT,
+    )
 
 
 def _check(criterion: str) -> str:
@@ -58,9 +53,9 @@ def checked(holds, measured):
         value, figure = holds(), measured()
     except Exception as error:
         return {"passed": False, "measured": f"{type(error).__name__}: {error}"[:200]}
-    plain = isinstance(figure, (bool, int, float, str, np.integer, np.floating, np.bool_))
-    shown = repr(figure.item() if hasattr(figure, "item") else figure) if plain else type(figure).__name__
-    return {"passed": isinstance(value, (bool, np.bool_)) and bool(value), "measured": shown[:200]}
+    figure = figure.item() if isinstance(figure, np.generic) else figure
+    shown = figure if isinstance(figure, (bool, int, float, str)) else type(figure).__name__
+    return {"passed": isinstance(value, (bool, np.bool_)) and bool(value), "measured": shown}
 
 
 step_validation_report = {text: checked(*functions) for text, functions in criteria_to_hold.items()}
@@ -79,10 +74,10 @@ for text, (holds, measured) in criteria_to_hold.items():
     try:
         value = holds()
         outcome["passed"] = isinstance(value, (bool, np.bool_)) and bool(value)
-        outcome["measured"] = str(value)[:200]
+        outcome["measured"] = outcome["passed"]
         figure = measured()
         if isinstance(figure, (int, float, str, np.number)):
-            outcome["measured"] = str(figure)[:200]
+            outcome["measured"] = figure.item() if isinstance(figure, np.number) else figure
     except Exception as error:
         outcome["measured"] = f"{type(error).__name__}: {error}"[:200]
     step_validation_report[text] = outcome

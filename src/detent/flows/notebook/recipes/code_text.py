@@ -1,4 +1,4 @@
-"""The text of cells: values written into code, cells put together, and how a table is read."""
+"""The text of cells: values written into code, and cells put together."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import re
 import textwrap
 from collections.abc import Mapping
 from pprint import pformat
-
-from detent.flows.notebook.domain.problem import TableFacts
 
 _SLOT = re.compile(r"<<([A-Z][A-Z_]*)>>")
 
@@ -34,26 +32,3 @@ def fill(template: str, slots: Mapping[str, str]) -> str:
 def cell(*parts: str) -> str:
     """Join pieces of code, two empty lines between them."""
     return "\n\n\n".join(textwrap.dedent(part).strip("\n") for part in parts if part.strip())
-
-
-def reading_code(facts: TableFacts, path: str | None = None) -> str:
-    """Write the expression with which a cell reads a table; `path` is an expression for where the file is."""
-    form = facts.format
-    file = repr(facts.file) if path is None else path
-    match form.kind:
-        case "csv":
-            options = {
-                "sep": form.separator,
-                "encoding": form.encoding,
-                "decimal": form.decimal,
-                "thousands": form.thousands,
-                "index_col": 0 if form.index_column else None,
-            }
-            given = "".join(f", {name}={value!r}" for name, value in options.items() if value is not None)
-            return f"pd.read_csv({file}{given}, low_memory=False).rename(columns=str.strip)"
-        case "jsonl":
-            return f"pd.read_json({file}, lines=True).rename(columns=str)"
-        case "parquet":
-            return f"pd.read_parquet({file}).rename(columns=str)"
-        case "xlsx":
-            return f"pd.read_excel({file}).rename(columns=str)"

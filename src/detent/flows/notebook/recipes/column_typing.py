@@ -18,12 +18,17 @@ from __future__ import annotations
 
 NUMBERS_IN_TEXT = r'''
 MISSING_WORDS = {
-    "", "#div/0!", "#n/a", "#name?", "#null!", "#num!", "#ref!", "#value!", "-", "--", "---", "–", "—",
-    ".", "..", "?", "??", "n.a.", "n/a", "nan", "nil", "null", "<na>", "<null>",
+    "",
+    *"#div/0! #n/a #name? #null! #num! #ref! #value! - -- --- – — . .. ? ??".split(),
 }
-MONEY = {"$", "€", "£", "¥", "₹", "₽", "₩", "₺", "us$", "r$"} | {
-    "usd", "eur", "euro", "gbp", "chf", "jpy", "inr", "rs"
-}
+MISSING_WORDS |= set("n.a. n/a nan nil null <na> <null>".split())
+# Where numbers or dates are expected, these words too say that there is none.
+NO_VALUE = (
+    MISSING_WORDS
+    | set("na none unknown missing tbd k.a.".split())
+    | {"not available", "keine angabe"}
+)
+MONEY = set("$ € £ ¥ ₹ ₽ ₩ ₺ us$ r$ usd eur euro gbp chf jpy inr rs".split())
 MULTIPLES = {"k": 1e3, "m": 1e6, "mio": 1e6, "b": 1e9, "bn": 1e9}
 NUMBER_TEXT = re.compile(
     r"(?P<open>\()?\s*(?P<sign>[-+−])?\s*"
@@ -50,7 +55,7 @@ def number_of_digits(digits, decimal):
 def number_rule(texts, decimal=".", share=0.95):
     """How the numbers of a text column are written, or None if it holds something else."""
     counts = texts.astype(str).str.strip().value_counts().head(5000)
-    counts = {text: n for text, n in counts.items() if text.casefold() not in MISSING_WORDS}
+    counts = {text: n for text, n in counts.items() if text.casefold() not in NO_VALUE}
     matches = {text: NUMBER_TEXT.fullmatch(text) for text in counts if len(text) <= 40}
     matches = {text: match for text, match in matches.items() if match}
     needed = share * sum(counts.values())
@@ -61,8 +66,9 @@ def number_rule(texts, decimal=".", share=0.95):
     if len({match["money"] for match in matches.values() if match["money"]}) > 1:
         return None  # amounts in several currencies cannot be compared
     units = {match["unit"].casefold() for match in matches.values() if match["unit"]}
+    money = units & MONEY or any(match["money"] for match in matches.values())
     scale = {}
-    if units <= set(MULTIPLES) and ("k" in units or len(units) > 1):
+    if units <= set(MULTIPLES) and ("k" in units or len(units) > 1 or money):
         scale = {unit: MULTIPLES[unit] for unit in sorted(units)}
     elif len(units) > 1:
         return None  # nor can 5 kg and 300 g
@@ -72,7 +78,6 @@ def number_rule(texts, decimal=".", share=0.95):
             if number_of_digits(match["digits"], mark) is not None:
                 readable[mark] += counts[text]
     mark = max(readable, key=lambda mark: (readable[mark], mark == decimal))
-    money = units & MONEY or any(match["money"] for match in matches.values())
     if money and readable["."] == readable[","]:
         # 12.500 € could be read either way. Money has no three decimals: the mark parts thousands.
         dots, commas = (any(sign in m["digits"] for m in matches.values()) for sign in ".,")
@@ -94,20 +99,21 @@ def read_number(text, rule):
 
 DATES_IN_TEXT = r'''
 DATE_TEXT = re.compile(r"\d{1,4}[-/. ]|\d{8}$|[^\W\d_]{3,9}[ .,]+\d")
-DAYS = ["%d.%m.%Y", "%d.%m.%y", "%m/%d/%Y", "%d/%m/%Y", "%m/%d/%y", "%d/%m/%y", "%d-%m-%Y", "%m-%d-%Y"]
-CLOCKS = ["", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p"]
+DAYS = "%d.%m.%Y %d.%m.%y %m/%d/%Y %d/%m/%Y %m/%d/%y %d/%m/%y %d-%m-%Y %m-%d-%Y".split()
+CLOCKS = "| %H:%M| %H:%M:%S| %I:%M %p| %I:%M:%S %p".split("|")
 DATE_FORMATS = [
-    "ISO8601", "%Y/%m/%d", "%Y/%m/%d %H:%M", "%Y/%m/%d %H:%M:%S", "%Y.%m.%d",
+    *"ISO8601|%Y/%m/%d|%Y/%m/%d %H:%M|%Y/%m/%d %H:%M:%S|%Y.%m.%d|%Y%m%d".split("|"),
     *(day + clock for clock in CLOCKS for day in DAYS),
-    "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%Y%m%d",
-    "%b %Y", "%B %Y", "%b-%Y",
+    *"%d %b %Y|%d %B %Y|%d-%b-%Y|%d-%b-%y|%b %d, %Y|%B %d, %Y|%b %d %Y|%b %Y|%B %Y|%b-%Y".split(
+        "|"
+    ),
 ]
 
 
 def date_rule(texts, day_first=False, share=0.95):
     """The format of the dates in a text column, or None if it holds something else."""
     written = texts.astype(str).str.strip().unique()
-    written = [text for text in written if text.casefold() not in MISSING_WORDS][:1000]
+    written = [text for text in written if text.casefold() not in NO_VALUE][:1000]
     sample = [text for text in written if len(text) <= 35 and DATE_TEXT.match(text)]
     if not sample or len(sample) < share * len(written):
         return None
@@ -248,7 +254,9 @@ def values_of_kind(values, kind, number=None, date=None):
         days = read_dates(present, date or {"format": "mixed", "day_first": False})
         return pd.to_datetime(days.reindex(values.index))
     if is_number(values):  # as a category, 3 and 3.0 are the same
-        texts = present.astype(float).map(lambda value: f"{value:.0f}" if value.is_integer() else f"{value}")
+        texts = present.astype(float).map(
+            lambda value: f"{value:.0f}" if value.is_integer() else f"{value}"
+        )
     else:
         texts = comparable(present.astype(object)).astype(str).str.strip()
     texts = texts[~texts.str.casefold().isin(MISSING_WORDS)]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from detent.flows.notebook.recipes import (
+    communication,
     data_collection,
     data_completeness,
     data_integrity,
     data_relevance,
+    deployment,
     exploration,
     insights,
     methodology,
@@ -33,5 +35,10 @@ RECIPES: Recipes = {
         methodology.method_proposal,
         methodology.training_evaluation_strategy,
         methodology.methodology_consolidation,
+        communication.technical_documentation,
+        communication.executive_summary,
+        communication.visualization_package,
+        deployment.stakeholder_guidance,
+        deployment.deployment_support,
     )
 }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from detent.flows.notebook.domain.problem import ProblemReading
-from detent.flows.notebook.recipes.code_text import cell, fill, literal, reading_code
+from detent.flows.notebook.domain.tables import reading_code
+from detent.flows.notebook.recipes.code_text import cell, fill, literal
 from detent.flows.notebook.recipes.definitions import MARKDOWN
 from detent.flows.notebook.recipes.recipe import Kitchen, Recipe
 from detent.flows.notebook.recipes.retries import ATTEMPT, attempted
@@ -52,6 +53,7 @@ import hashlib
 import importlib.util
 import platform
 import re
+import warnings
 from pathlib import Path
 
 import joblib
@@ -117,7 +119,8 @@ _INVENTORY_RESULT = r"""
     f"{data_inventory_checklist['missing_cells']:,} of {raw_dataset.size:,} cells are empty. "
     + (
         f"{counted(len(data_inventory_checklist['other_files']), 'more file')} came with it; only the first is analysed."
-        if data_inventory_checklist["other_files"] else "It is the only file."
+        if data_inventory_checklist["other_files"]
+        else "It is the only file."
     )
 )
 """
@@ -172,7 +175,9 @@ structure = pd.DataFrame(
         "type": raw_dataset.dtypes.astype(str),
         "distinct": [<<DISTINCT>> for name in raw_dataset.columns],
         "missing": raw_dataset.isna().sum(),
-        "example": [str(next(iter(raw_dataset[name].dropna()), ""))[:40] for name in raw_dataset.columns],
+        "example": [
+            str(next(iter(raw_dataset[name].dropna()), ""))[:40] for name in raw_dataset.columns
+        ],
     }
 )
 data_structure_document = {
@@ -191,16 +196,20 @@ structure
 _STRUCTURE_RESULT = r"""
 (
     f"The {len(structure):,} columns have these types: "
-    + ", ".join(f"{n:,} {kind}" for kind, n in structure["type"].value_counts().sort_index().items())
+    + ", ".join(
+        f"{n:,} {kind}" for kind, n in structure["type"].value_counts().sort_index().items()
+    )
     + ". "
     + (
         f"{counted(int((structure['missing'] > 0).sum()), 'column')} with gaps; the largest share is "
         f"{structure['missing'].max() / len(raw_dataset):.1%}, in {code_name(structure['missing'].idxmax())}."
-        if structure["missing"].any() else "No cell is empty."
+        if structure["missing"].any()
+        else "No cell is empty."
     )
     + (
         f" Columns with a single value: {listing(structure.index[structure['distinct'] <= 1])}."
-        if (structure["distinct"] <= 1).any() else ""
+        if (structure["distinct"] <= 1).any()
+        else ""
     )
 )
 """
@@ -221,7 +230,6 @@ def variable_semantics_analysis(kitchen: Kitchen) -> Recipe:
         "DAY_FIRST": literal(comma),
         "DATES": literal(list(reading.dates)),
         "KIND": attempted(kitchen, kind, '("categorical", "it could not be told apart")'),
-        "SAMPLE": ".head(100_000)" if kitchen.iteration > 2 else "",
     }
     return Recipe(
         lead=_semantics_lead(reading),
@@ -254,15 +262,19 @@ DECIMAL, DAY_FIRST = <<DECIMAL>>, <<DAY_FIRST>>  # how this table writes numbers
 expected_dates = <<DATES>>
 
 if target_column not in raw_dataset.columns:
-    raise KeyError(f"The table has no column {target_column!r}. It has: {list(raw_dataset.columns)[:20]}")
+    raise KeyError(
+        f"The table has no column {target_column!r}. It has: {list(raw_dataset.columns)[:20]}"
+    )
 if raw_dataset[target_column].nunique() < 2:
-    raise ValueError(f"{target_column!r} has fewer than two distinct values: there is nothing to predict.")
+    raise ValueError(
+        f"{target_column!r} has fewer than two distinct values: there is nothing to predict."
+    )
 
 variable_analysis_report = {}
 for name in raw_dataset.columns:
     kind, why = <<KIND>>
     if name in expected_dates and kind in ("categorical", "text", "id"):
-        if date_rule(raw_dataset[name].dropna()<<SAMPLE>>, DAY_FIRST, share=0.5):
+        if date_rule(raw_dataset[name].dropna(), DAY_FIRST, share=0.5):
             kind, why = "datetime", "most of its texts are dates"
     if name == target_column:
         kind = "numeric" if task_type == "regression" else "categorical"

@@ -41,8 +41,14 @@ def usual_value(values):
 rows_before = len(df_typed)
 df_typed = df_typed[df_typed[target_column].notna()].copy()
 target_values = df_typed[target_column]
-if task_type == "classification" and pd.api.types.is_float_dtype(target_values) and (target_values % 1 == 0).all():
-    df_typed[target_column] = target_values.astype("int64")  # labels 0 and 1, which a gap had made 0.0 and 1.0
+if (
+    task_type == "classification"
+    and pd.api.types.is_float_dtype(target_values)
+    and (target_values % 1 == 0).all()
+):
+    df_typed[target_column] = target_values.astype(
+        "int64"
+    )  # labels 0 and 1, which a gap had made 0.0 and 1.0
 elif task_type == "classification" and is_truth(target_values):
     df_typed[target_column] = target_values.astype(bool)
 without_values = [name for name in df_typed.columns if df_typed[name].isna().all()]
@@ -51,7 +57,10 @@ df_typed = df_typed.drop(columns=without_values)
 gaps = df_typed.isna().sum()
 filled = {name: <<FILL>> for name in df_typed.columns if gaps[name]}
 df_cleaned = pd.DataFrame(
-    {name: df_typed[name].fillna(filled[name]) if name in filled else df_typed[name] for name in df_typed.columns},
+    {
+        name: df_typed[name].fillna(filled[name]) if name in filled else df_typed[name]
+        for name in df_typed.columns
+    },
     index=df_typed.index,
 )
 <<LAST>>
@@ -73,11 +82,15 @@ processing_pipeline_doc = {
 for step in processing_pipeline_doc["steps"]:
     print("-", step)
 print(f"\n{int(gaps.sum()):,} gaps in {len(filled):,} columns filled in df_cleaned")
-pd.DataFrame.from_dict(processing_pipeline_doc["filled_for_exploration"], orient="index", columns=["cells", "value"])
+pd.DataFrame.from_dict(
+    processing_pipeline_doc["filled_for_exploration"], orient="index", columns=["cells", "value"]
+)
 '''
 
 _LAST_RESORT = r"""
-for name in df_cleaned.columns[df_cleaned.isna().any()]:  # whatever could not be filled is told apart as its own value
+for name in df_cleaned.columns[
+    df_cleaned.isna().any()
+]:  # whatever could not be filled is told apart as its own value
     df_cleaned[name] = df_cleaned[name].astype(object).fillna("missing").astype(str)
 """
 
@@ -85,20 +98,29 @@ _COMPLETENESS_RESULT = r"""
 (
     (
         f"Dropped for want of a target: {counted(processing_pipeline_doc['rows_without_target'], 'row')}; "
-        if processing_pipeline_doc["rows_without_target"] else "Every row has a target; "
+        if processing_pipeline_doc["rows_without_target"]
+        else "Every row has a target; "
     )
     + f"{counted(len(df_typed), 'row')} remain. "
     + (
         "Filled for exploration: "
-        + counted(sum(entry["cells"] for entry in processing_pipeline_doc["filled_for_exploration"].values()), "gap")
+        + counted(
+            sum(
+                entry["cells"]
+                for entry in processing_pipeline_doc["filled_for_exploration"].values()
+            ),
+            "gap",
+        )
         + f" in {counted(len(processing_pipeline_doc['filled_for_exploration']), 'column')}, most of them in "
         + listing(
             sorted(
                 processing_pipeline_doc["filled_for_exploration"],
                 key=lambda name: -processing_pipeline_doc["filled_for_exploration"][name]["cells"],
             )[:3]
-        ) + ". "
-        if processing_pipeline_doc["filled_for_exploration"] else "There was no gap to fill. "
+        )
+        + ". "
+        if processing_pipeline_doc["filled_for_exploration"]
+        else "There was no gap to fill. "
     )
     + f"`df_typed` still has {int(df_typed.isna().sum().sum()):,} missing cells, `df_cleaned` "
     f"{int(df_cleaned.isna().sum().sum()):,}."
@@ -142,33 +164,45 @@ data_quality_report = {
     "raw_dataset": tally(raw_dataset),
     "df_typed": tally(df_typed),
     "df_cleaned": tally(df_cleaned),
-    "missing_share": {name: round(float(share), 6) for name, share in df_typed.isna().mean().items() if share},
+    "missing_share": {
+        name: round(float(share), 6) for name, share in df_typed.isna().mean().items() if share
+    },
 }
 read_target = raw_dataset.loc[df_typed.index, target_column]
-same_target = not is_number(read_target) or bool((read_target.astype(float) == df_typed[target_column].astype(float)).all())
+same_target = not is_number(read_target) or bool(
+    (read_target.astype(float) == df_typed[target_column].astype(float)).all()
+)
 present = df_typed.notna()
 integrity_verification_report = {
     "rows are accounted for": len(raw_dataset) - <<DROPPED>> - <<WITHOUT>> == len(df_typed),
-    "every row can be traced back": bool(df_typed.index.is_unique and df_typed.index.isin(raw_dataset.index).all()),
+    "every row can be traced back": bool(
+        df_typed.index.is_unique and df_typed.index.isin(raw_dataset.index).all()
+    ),
     "column names are unique": bool(df_typed.columns.is_unique),
     "the target is as it was read": same_target,
     "no value is infinite": data_quality_report["df_typed"]["infinite cells"] == 0,
     "the copy has no gap": data_quality_report["df_cleaned"]["missing cells"] == 0,
     "only gaps were filled": all(
-        (df_cleaned.loc[present[name], name] == df_typed.loc[present[name], name]).all() for name in df_typed.columns
+        (df_cleaned.loc[present[name], name] == df_typed.loc[present[name], name]).all()
+        for name in df_typed.columns
     ),
 }
 for check, holds in integrity_verification_report.items():
     print("ok    " if holds else "FAILED", check)
-pd.DataFrame({name: figures for name, figures in data_quality_report.items() if name != "missing_share"})
+pd.DataFrame(
+    {name: figures for name, figures in data_quality_report.items() if name != "missing_share"}
+)
 '''
 
 _INTEGRITY_RESULT = r"""
 (
     f"{sum(integrity_verification_report.values())} of {len(integrity_verification_report)} checks hold. "
     + (
-        "Not so: " + "; ".join(check for check, holds in integrity_verification_report.items() if not holds) + ". "
-        if not all(integrity_verification_report.values()) else ""
+        "Not so: "
+        + "; ".join(check for check, holds in integrity_verification_report.items() if not holds)
+        + ". "
+        if not all(integrity_verification_report.values())
+        else ""
     )
     + f"From {data_quality_report['raw_dataset']['rows']:,} rows and "
     f"{data_quality_report['raw_dataset']['columns']:,} columns, {data_quality_report['df_typed']['rows']:,} rows and "
@@ -177,7 +211,8 @@ _INTEGRITY_RESULT = r"""
     + (
         f", most in {code_name(max(data_quality_report['missing_share'], key=data_quality_report['missing_share'].get))} "
         f"({max(data_quality_report['missing_share'].values()):.1%})."
-        if data_quality_report["missing_share"] else "."
+        if data_quality_report["missing_share"]
+        else "."
     )
 )
 """

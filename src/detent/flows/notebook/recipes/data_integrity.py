@@ -56,8 +56,16 @@ keep, known_ids, known_dates = <<KEEP>>, <<IDS>>, <<DATES>>
 def target_rule(values):
     """Kind of the target, and how its numbers are written."""
     if task_type == "classification":
-        return ("boolean" if is_truth(values) else "numeric" if is_number(values) else "categorical"), None, None
-    rule = None if is_number(values) or is_truth(values) else number_rule(values.dropna(), DECIMAL, share=0.8)
+        return (
+            ("boolean" if is_truth(values) else "numeric" if is_number(values) else "categorical"),
+            None,
+            None,
+        )
+    rule = (
+        None
+        if is_number(values) or is_truth(values)
+        else number_rule(values.dropna(), DECIMAL, share=0.8)
+    )
     if rule is None and not is_number(values) and not is_truth(values):
         raise ValueError(f"The target {target_column!r} holds texts that are no numbers.")
     return "numeric", rule, None
@@ -106,7 +114,9 @@ all_typed = typed_table(raw_dataset, rules)
 row_table = pd.DataFrame({name: comparable(raw_dataset[name]) for name in raw_dataset.columns})
 equal_rows = <<EQUAL>>
 keys = keys_of(row_table, known_ids)
-doubled = equal_rows if keys else equal_rows & False  # without a key they may be different observations
+doubled = (
+    equal_rows if keys else equal_rows & False
+)  # without a key they may be different observations
 constants = constant_columns(all_typed[~doubled], keep=[target_column, *keep])
 df_typed = all_typed[~doubled].drop(columns=list(constants))
 <<CAUTION>>
@@ -136,10 +146,18 @@ dimension_report = {
     "copies": copies,
     "rules": rules,
 }
-print(f"rows {len(raw_dataset):,} -> {len(df_typed):,}, columns {raw_dataset.shape[1]:,} -> {df_typed.shape[1]:,}")
+print(
+    f"rows {len(raw_dataset):,} -> {len(df_typed):,}, columns {raw_dataset.shape[1]:,} -> {df_typed.shape[1]:,}"
+)
 for entry in ("equal_rows", "dropped_rows", "dropped_columns", "unreadable", "copies"):
     print(f"{entry:>15}  {dimension_report[entry]}")
-pd.DataFrame({"read as": raw_dataset.dtypes.astype(str), "type": df_typed.dtypes.astype(str), "kind": rules["kinds"]})
+pd.DataFrame(
+    {
+        "read as": raw_dataset.dtypes.astype(str),
+        "type": df_typed.dtypes.astype(str),
+        "kind": rules["kinds"],
+    }
+)
 """
 
 _DIMENSION_RESULT = r"""
@@ -151,26 +169,34 @@ _DIMENSION_RESULT = r"""
         if dimension_report["dropped_rows"]
         else f"Rows that equal an earlier one: {dimension_report['equal_rows']:,}. No key tells whether they are the "
         "same observation, so they stay. "
-        if dimension_report["equal_rows"] else "No observation is there twice. "
+        if dimension_report["equal_rows"]
+        else "No observation is there twice. "
     )
     + (
         f"Constant columns dropped: {listing(dimension_report['dropped_columns'])}. "
-        if dimension_report["dropped_columns"] else ""
+        if dimension_report["dropped_columns"]
+        else ""
     )
     + (
         f"Numbers were parsed from the texts of {listing(dimension_report['numbers_in_text'])}. "
-        if dimension_report["numbers_in_text"] else ""
+        if dimension_report["numbers_in_text"]
+        else ""
     )
     + (
         f"Dates were parsed from the texts of {listing(dimension_report['dates_in_text'])}. "
-        if dimension_report["dates_in_text"] else ""
+        if dimension_report["dates_in_text"]
+        else ""
     )
     + "".join(
         f"{counted(lost['cells'], 'cell')} of {code_name(name)} could not be read and now count as missing, such as "
         f"{listing(lost['examples'])}. "
         for name, lost in dimension_report["unreadable"].items()
     )
-    + (f"These columns copy another: {listing(dimension_report['copies'])}. " if dimension_report["copies"] else "")
+    + (
+        f"These columns copy another: {listing(dimension_report['copies'])}. "
+        if dimension_report["copies"]
+        else ""
+    )
 )
 """
 
@@ -206,7 +232,11 @@ NINES = [10**digits - 1 for digits in range(2, 8)]
 def sentinels_of(values):
     """Numbers that stand for a missing value: all nines, repeated, and far from everything else."""
     repeated = values.value_counts()
-    repeated = [nines for nines in (sign * n for n in NINES for sign in (1, -1)) if repeated.get(nines, 0) >= <<OFTEN>>]
+    repeated = [
+        nines
+        for nines in (sign * n for n in NINES for sign in (1, -1))
+        if repeated.get(nines, 0) >= <<OFTEN>>
+    ]
     rest = values[values.notna() & ~values.isin(repeated) & ~values.isin([np.inf, -np.inf])]
     if rest.nunique() < 3:
         return []
@@ -231,7 +261,11 @@ def spelling_of(values):
 
 before = df_typed
 kinds = column_groups(df_typed, left_out=[target_column])
-labels = [target_column] if task_type == "classification" and not is_number(df_typed[target_column]) else []
+labels = (
+    [target_column]
+    if task_type == "classification" and not is_number(df_typed[target_column])
+    else []
+)
 labels = [name for name in labels if not is_truth(df_typed[name])]
 sentinels = {name: <<SENTINELS>> for name in kinds["numeric"]}
 spelling = {name: <<SPELLING>> for name in kinds["categorical"] + labels}
@@ -245,7 +279,11 @@ df_typed = df_typed.drop(columns=list(emptied))
 
 infinite = before.select_dtypes("number").isin([np.inf, -np.inf]).sum()
 respelled = {
-    name: sorted(str(text) for text in before[name].dropna().unique() if used.get(spelling_key(text), text) != text)
+    name: sorted(
+        str(text)
+        for text in before[name].dropna().unique()
+        if used.get(spelling_key(text), text) != text
+    )
     for name, used in validity_rules["spelling"].items()
 }
 validity_report = {
@@ -256,7 +294,10 @@ validity_report = {
     },
     "respelled": {name: texts for name, texts in respelled.items() if texts},
     "dropped_columns": emptied,
-    "missing_cells": {"before": int(before.isna().sum().sum()), "after": int(df_typed.isna().sum().sum())},
+    "missing_cells": {
+        "before": int(before.isna().sum().sum()),
+        "after": int(df_typed.isna().sum().sum()),
+    },
     "rules": validity_rules,
 }
 for entry in ("infinities", "sentinels", "respelled", "dropped_columns", "missing_cells"):
@@ -267,26 +308,38 @@ _VALIDITY_RESULT = r"""
 (
     (
         "Infinite values, now missing: "
-        + ", ".join(f"{n:,} in {code_name(name)}" for name, n in validity_report["infinities"].items()) + ". "
-        if validity_report["infinities"] else "No value is infinite. "
+        + ", ".join(
+            f"{n:,} in {code_name(name)}" for name, n in validity_report["infinities"].items()
+        )
+        + ". "
+        if validity_report["infinities"]
+        else "No value is infinite. "
     )
     + (
         "Numbers that stand for a missing value: "
         + ", ".join(
             f"{number} in {code_name(name)} ({counted(n, 'cell')})"
-            for name, counts in validity_report["sentinels"].items() for number, n in counts.items()
-        ) + ". "
-        if validity_report["sentinels"] else "No number stands for a missing value. "
+            for name, counts in validity_report["sentinels"].items()
+            for number, n in counts.items()
+        )
+        + ". "
+        if validity_report["sentinels"]
+        else "No number stands for a missing value. "
     )
     + (
         "Spellings brought together: "
-        + "; ".join(f"{listing(texts, 4)} in {code_name(name)}" for name, texts in validity_report["respelled"].items())
+        + "; ".join(
+            f"{listing(texts, 4)} in {code_name(name)}"
+            for name, texts in validity_report["respelled"].items()
+        )
         + ". "
-        if validity_report["respelled"] else "Every category is spelled in one way. "
+        if validity_report["respelled"]
+        else "Every category is spelled in one way. "
     )
     + (
         f"Columns left without anything to tell: {listing(validity_report['dropped_columns'])}. "
-        if validity_report["dropped_columns"] else ""
+        if validity_report["dropped_columns"]
+        else ""
     )
     + f"Missing cells: {validity_report['missing_cells']['before']:,} before, "
     f"{validity_report['missing_cells']['after']:,} after."

@@ -54,7 +54,9 @@ observation_unit_report = {
     "keys": keys,
     "key_pairs": pairs,
     "equal_rows": int(equal_rows.sum()),
-    "rows_per_group": {group: float(raw_dataset[group].value_counts().mean()) for group in known_groups},
+    "rows_per_group": {
+        group: float(raw_dataset[group].value_counts().mean()) for group in known_groups
+    },
 }
 for entry, value in observation_unit_report.items():
     print(f"{entry:>14}  {value}")
@@ -72,7 +74,8 @@ _UNIT_RESULT = r"""
             if observation_unit_report["keys"]
             else "No key says that they are the same observation, so they stay; the split must not part them."
         )
-        if observation_unit_report["equal_rows"] else "No row comes twice."
+        if observation_unit_report["equal_rows"]
+        else "No row comes twice."
     )
     + "".join(
         f" {code_name(group)} repeats: {mean:.1f} rows each on average."
@@ -134,7 +137,11 @@ def _sentence(reason: str) -> str:
 
 _LAST_RESORT = r"""
 if not usable:  # better a doubtful feature than none
-    usable = [name for name in raw_dataset.columns if name != target_column and raw_dataset[name].notna().any()]
+    usable = [
+        name
+        for name in raw_dataset.columns
+        if name != target_column and raw_dataset[name].notna().any()
+    ]
     excluded = {name: reason for name, reason in excluded.items() if name not in usable}
 """
 
@@ -182,14 +189,28 @@ _RELEVANCE_RESULT = r"""
     f"**{counted(len(relevance_report['usable_features']), 'column')}** may serve as features. "
     + (
         "Left out:\n\n"
-        + "\n".join(f"- {code_name(name)}: {reason}" for name, reason in relevance_report["excluded"].items())
+        + "\n".join(
+            f"- {code_name(name)}: {reason}"
+            for name, reason in relevance_report["excluded"].items()
+        )
         + "\n\n"
-        if relevance_report["excluded"] else "None is left out. "
+        if relevance_report["excluded"]
+        else "None is left out. "
     )
-    + (f"Columns with dates: {listing(relevance_report['dates'])}. " if relevance_report["dates"] else "")
-    + (f"Columns that name groups: {listing(relevance_report['groups'])}. " if relevance_report["groups"] else "")
+    + (
+        f"Columns with dates: {listing(relevance_report['dates'])}. "
+        if relevance_report["dates"]
+        else ""
+    )
+    + (
+        f"Columns that name groups: {listing(relevance_report['groups'])}. "
+        if relevance_report["groups"]
+        else ""
+    )
     + "To be met: "
-    + ", ".join(f"{limit['metric']} {limit['comparison']} {limit['value']}" for limit in problem_thresholds)
+    + ", ".join(
+        f"{limit['metric']} {limit['comparison']} {limit['value']}" for limit in problem_thresholds
+    )
     + "."
 )
 """
@@ -219,11 +240,14 @@ def pcs_hypothesis_formulation(kitchen: Kitchen) -> Recipe:
 
 
 _PCS = r"""
-limits = " and ".join(f"{limit['metric']} {limit['comparison']} {limit['value']}" for limit in problem_thresholds)
+held_out, split_kind, most_variation = <<TEST_SIZE>>, <<SPLIT>>, <<STABILITY>>
+limits = " and ".join(
+    f"{limit['metric']} {limit['comparison']} {limit['value']}" for limit in problem_thresholds
+)
 pcs_hypothesis_framework = {
     "predictability": {
         "hypothesis": f"{target_column} can be predicted from the other columns for rows not seen before",
-        "check": f"a hold-out of {<<TEST_SIZE>>:.0%} of the rows (split: {<<SPLIT>>}), scored after all decisions",
+        "check": f"a hold-out of {held_out:.0%} of the rows (split: {split_kind}), scored after all decisions",
         "fails_if": f"{limits} is missed there, or a feature gives the target away",
         "why_this_split": <<WHY>>,
     },
@@ -236,7 +260,7 @@ pcs_hypothesis_framework = {
     "stability": {
         "hypothesis": "the score does not hang on particular rows or on one decision",
         "check": "refits on resampled and perturbed training rows, and with other preprocessing",
-        "fails_if": f"the scores vary by {<<STABILITY>>:.0%} of their mean or more",
+        "fails_if": f"the scores vary by {most_variation:.0%} of their mean or more",
     },
 }
 data_existence_report = {
@@ -250,7 +274,9 @@ data_existence_report = {
     "thresholds": problem_thresholds,
 }
 for aspect, plan in pcs_hypothesis_framework.items():
-    print(f"{aspect}\n  {plan['hypothesis']}\n  checked by {plan['check']}\n  fails if {plan['fails_if']}")
+    print(
+        f"{aspect}\n  {plan['hypothesis']}\n  checked by {plan['check']}\n  fails if {plan['fails_if']}"
+    )
 """
 
 _PCS_RESULT = r"""
@@ -259,7 +285,8 @@ _PCS_RESULT = r"""
     f"{counted(data_existence_report['usable_features'], 'usable feature')} and the target {code_name(target_column)}"
     + (
         f". {counted(data_existence_report['rows_without_target'], 'row')} without it can teach nothing and will be dropped."
-        if data_existence_report["rows_without_target"] else ", known for every row."
+        if data_existence_report["rows_without_target"]
+        else ", known for every row."
     )
 )
 """

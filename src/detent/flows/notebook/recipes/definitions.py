@@ -19,6 +19,7 @@ from detent.flows.notebook.recipes.column_typing import (
     TYPED_TABLE,
     VALID_VALUES,
 )
+from detent.flows.notebook.recipes.verdict_code import MEASURED
 
 MARKDOWN = r'''
 def code_name(name):
@@ -64,6 +65,7 @@ _IMPORTS = (
     "import importlib.util",
     "import platform",
     "import re",
+    "import warnings",
     "from pathlib import Path",
     "import joblib",
     "import matplotlib",
@@ -84,6 +86,7 @@ _FUNCTIONS = (
     COLUMN_GROUPS,
     CHARTS,
     RELATIONS,
+    MEASURED,
 )
 
 

@@ -61,29 +61,50 @@ def method_proposal(kitchen: Kitchen) -> Recipe:
 
 _REGRESSORS = r"""
 model_method_candidates = [
-    {"name": "Ridge", "family": "linear",
-     "why": "a straight relation, and steady where features say nearly the same"},
-    {"name": "RandomForest", "family": "bagged trees",
-     "why": "curved relations and interactions, and hard to upset by outliers"},
-    {"name": "HistGradientBoosting", "family": "boosted trees",
-     "why": "usually the most accurate on tables, and copes with gaps by itself"},
+    {
+        "name": "Ridge",
+        "family": "linear",
+        "why": "a straight relation, and steady where features say nearly the same",
+    },
+    {
+        "name": "RandomForest",
+        "family": "bagged trees",
+        "why": "curved relations and interactions, and hard to upset by outliers",
+    },
+    {
+        "name": "HistGradientBoosting",
+        "family": "boosted trees",
+        "why": "usually the most accurate on tables, and copes with gaps by itself",
+    },
 ]
 """
 
 _CLASSIFIERS = r"""
 model_method_candidates = [
-    {"name": "LogisticRegression", "family": "linear",
-     "why": "straight borders between classes, and probabilities that can be read"},
-    {"name": "RandomForest", "family": "bagged trees",
-     "why": "curved borders and interactions, and hard to upset by outliers"},
-    {"name": "HistGradientBoosting", "family": "boosted trees",
-     "why": "usually the most accurate on tables, and copes with gaps by itself"},
+    {
+        "name": "LogisticRegression",
+        "family": "linear",
+        "why": "straight borders between classes, and probabilities that can be read",
+    },
+    {
+        "name": "RandomForest",
+        "family": "bagged trees",
+        "why": "curved borders and interactions, and hard to upset by outliers",
+    },
+    {
+        "name": "HistGradientBoosting",
+        "family": "boosted trees",
+        "why": "usually the most accurate on tables, and copes with gaps by itself",
+    },
 ]
 """
 
 _CAUTIOUS = r"""
 kinds["numeric"] = [name for name in kinds["numeric"] if df_typed[name].notna().any()]
-kinds["text"], kinds["categorical"] = [], kinds["categorical"] + kinds["text"]  # prose as categories: fewer parts
+kinds["text"], kinds["categorical"] = (
+    [],
+    kinds["categorical"] + kinds["text"],
+)  # prose as categories: fewer parts
 """
 
 _PROPOSAL = r"""
@@ -94,15 +115,23 @@ left_out = {**<<EXCLUDED>>, **<<DROPPED>>}
 skew = float(df_typed[target_column].skew()) if task_type == "regression" else 0.0
 feature_engineering_strategy = {
     **kinds,
-    "left_out": {name: reason for name, reason in left_out.items() if name not in candidate_features},
-    "log_target": bool(task_type == "regression" and skew > 1 and df_typed[target_column].min() >= 0),
+    "left_out": {
+        name: reason for name, reason in left_out.items() if name not in candidate_features
+    },
+    "log_target": bool(
+        task_type == "regression" and skew > 1 and df_typed[target_column].min() >= 0
+    ),
 }
 
 <<CANDIDATES>>
 for package, name in (("lightgbm", "LightGBM"), ("xgboost", "XGBoost")):
     if importlib.util.find_spec(package):
         model_method_candidates.append(
-            {"name": name, "family": "boosted trees", "why": f"the package {package} is installed here"}
+            {
+                "name": name,
+                "family": "boosted trees",
+                "why": f"the package {package} is installed here",
+            }
         )
         break
 
@@ -122,10 +151,14 @@ _PROPOSAL_RESULT = r"""
     f"{counted(len(feature_engineering_strategy['left_out']), 'column')}. "
     + (
         f"The target's skew of {skew:.2f} speaks for modelling its logarithm. "
-        if feature_engineering_strategy["log_target"] else ""
+        if feature_engineering_strategy["log_target"]
+        else ""
     )
     + "Candidates:\n\n"
-    + "\n".join(f"- **{method['name']}** ({method['family']}): {method['why']}" for method in model_method_candidates)
+    + "\n".join(
+        f"- **{method['name']}** ({method['family']}): {method['why']}"
+        for method in model_method_candidates
+    )
 )
 """
 
@@ -190,7 +223,9 @@ def number_of_folds():
     if task_type == "regression":
         return 3
     counts = df_typed[target_column].value_counts()
-    smallest = int(counts[counts > 1].min() * (1 - TEST_SIZE))  # each class at least twice in each fold
+    smallest = int(
+        counts[counts > 1].min() * (1 - TEST_SIZE)
+    )  # each class at least twice in each fold
     return max(2, min(3, smallest // 2))
 
 
@@ -243,6 +278,7 @@ def methodology_consolidation(kitchen: Kitchen) -> Recipe:
 
 _METHODOLOGY = r"""
 strategy, framework = feature_engineering_strategy, evaluation_framework
+sources = <<SOURCES>>
 treatment = {
     "numeric": "median where missing, scaled",
     "categorical": "most frequent where missing, indicator columns, rare levels grouped, unknown levels ignored",
@@ -255,7 +291,7 @@ methodology_document = "\n".join(
         "",
         f"**Question.** {' '.join(user_problem.split())}",
         "",
-        f"**Data.** {len(df_typed):,} rows and {df_typed.shape[1]:,} columns: {<<SOURCES>>}.",
+        f"**Data.** {len(df_typed):,} rows and {df_typed.shape[1]:,} columns: {sources}.",
         "",
         f"**Task.** {task_type} of {code_name(target_column)}"
         + (", modelled as its logarithm." if strategy["log_target"] else "."),
@@ -266,17 +302,26 @@ methodology_document = "\n".join(
             for kind, how in treatment.items()
             if strategy[kind]
         ),
-        *(f"- left out: {code_name(name)}, {reason}" for name, reason in strategy["left_out"].items()),
+        *(
+            f"- left out: {code_name(name)}, {reason}"
+            for name, reason in strategy["left_out"].items()
+        ),
         "",
         "## Candidates",
-        *(f"- {method['name']} ({method['family']}): {method['why']}" for method in model_method_candidates),
+        *(
+            f"- {method['name']} ({method['family']}): {method['why']}"
+            for method in model_method_candidates
+        ),
         "",
         "## Evaluation",
         f"- primary metric {framework['primary_metric']}, {framework['folds']} folds, "
         f"hold-out of {framework['test_size']:.0%}, {framework['split']['kind']} split",
         f"- why this split: {framework['why']}",
         f"- baseline: always the {framework['baseline'].replace('_', ' ')}",
-        *(f"- to be met: {limit['metric']} {limit['comparison']} {limit['value']}" for limit in problem_thresholds),
+        *(
+            f"- to be met: {limit['metric']} {limit['comparison']} {limit['value']}"
+            for limit in problem_thresholds
+        ),
         "",
         "## Precautions",
         "- everything that learns from data is fitted inside the pipeline, on training rows only",

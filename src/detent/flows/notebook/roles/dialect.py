@@ -23,7 +23,7 @@ from detent.flows.notebook.payloads.kinds import PayloadKind
 from detent.flows.notebook.payloads.payload_error import PayloadError
 from detent.flows.notebook.payloads.plain import to_plain
 from detent.flows.notebook.payloads.reading import read_payload
-from detent.flows.notebook.payloads.samples import shape_of
+from detent.flows.notebook.payloads.shape import shape_of
 from detent.flows.notebook.payloads.values import Actions, ReadPayload
 from detent.flows.notebook.roles.answer import RoleAnswer
 from detent.flows.notebook.roles.request import rendered

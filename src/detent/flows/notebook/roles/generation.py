@@ -20,7 +20,7 @@ from detent.flows.notebook.recipes.recipe import Kitchen, RecipeSettings
 from detent.flows.notebook.roles.answer import RoleAnswer, journaled_actions
 from detent.flows.notebook.roles.facts import MeasuredFacts, artifacts_to_measure, facts_now, variables_of
 from detent.flows.notebook.roles.move import logged, moved
-from detent.flows.notebook.run_view import MEASURED, NotebookRun
+from detent.flows.notebook.run_view import FINGERPRINT, MEASURED, NotebookRun
 from detent.flows.notebook.settings import NotebookSettings
 from detent.flows.notebook.state.decisions import Decision
 from detent.flows.notebook.state.notebook_summary import written_actions
@@ -104,9 +104,11 @@ class Generation:
             notebook=_summary(run, cells),
         )  # fmt: skip
         nothing = not acts
+        digest = ((measured.get("probes") or {}).get("raw_dataset") or {}).get("value")
+        known = {FINGERPRINT: digest} if digest and not run.values.get(FINGERPRINT) else {}
         return moved(
             ctx, run, decision, facts, closing, cells=cells, log=log,
-            set={MEASURED: {
+            set={**known, MEASURED: {
                 **measured, "raised": raised or nothing, "died": died, "rounds": len(acts),
                 "errors": [cell.error for cell in cells if cell.error],
                 "warnings": sum(

@@ -9,10 +9,11 @@ from typing import Any
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
 from detent.flows.notebook.cells import CELLS, Cell
+from detent.flows.notebook.measuring.metrics import transition_record
 from detent.flows.notebook.payloads.canonical import canonical
 from detent.flows.notebook.payloads.values import Payload
 from detent.flows.notebook.roles.answer import RoleAnswer
-from detent.flows.notebook.run_view import LOG, NotebookRun
+from detent.flows.notebook.run_view import LOG, METRICS, NotebookRun
 from detent.flows.notebook.state.decisions import Decision
 from detent.flows.notebook.state.deltas import to_data
 from detent.flows.notebook.state.document import StateDocument
@@ -45,6 +46,8 @@ def moved(
         added.setdefault(name, []).extend(items)
     if cells:
         added.setdefault(CELLS, []).extend(cell.to_plain() for cell in cells)
+    record = transition_record(run.state, after, decision, facts)
+    added.setdefault(METRICS, []).append(record)
     if log:
         added.setdefault(LOG, []).extend(dict(line) for line in log)
     return Outcome(

@@ -21,12 +21,13 @@ from detent.flows.notebook.payloads.values import (
 from detent.flows.notebook.roles.answer import RoleAnswer
 from detent.flows.notebook.roles.facts import MeasuredFacts
 from detent.flows.notebook.roles.move import headings, logged, moved
-from detent.flows.notebook.run_view import ATTEMPTS, PENDING, VERIFIED, WHY_FAILED, NotebookRun
+from detent.flows.notebook.run_view import ATTEMPTS, CHECKS, PENDING, VERIFIED, WHY_FAILED, NotebookRun
 from detent.flows.notebook.settings import NotebookSettings
 from detent.flows.notebook.state.decisions import Decision, Limits, behavior_is_complete, decide
 from detent.flows.notebook.state.facts import Facts
 from detent.flows.notebook.state.machine import NotebookState
 from detent.flows.notebook.state.transitions import apply
+from detent.flows.notebook.verification import VERIFY, outputs_of
 
 
 class Reflection:
@@ -87,7 +88,10 @@ class Reflection:
         ended = self._facts.attempt_line(run, facts)
         append: dict[str, list[Any]] = {ATTEMPTS: [ended]}
         if decision.row != "5c":
-            append[ACCEPTED] = [self._best_attempt(run, ended)]
+            best = self._best_attempt(run, ended)
+            append[ACCEPTED] = [best]
+            if best == run.attempt and (check := self._facts.check_after(run, facts)) is not None:
+                append[CHECKS] = [check]
         payloads = (reflection,) if plan is None else (reflection, plan)
         return moved(
             ctx, run, decision, facts, *payloads, log=[line, *log], append=append, set={PENDING: None},
@@ -118,7 +122,7 @@ class Reflection:
         facts = self._facts.of_step(ctx, run)
         decision = decide(run.state, facts, self._limits)
         if decision.row == "6c" and run.options.verify:
-            passed = (await ctx.query("notebook.verify", cells=len(run.live)))["passed"]
+            passed = (await ctx.query(VERIFY, cells=len(run.live)))["passed"]
             facts = self._facts.of_step(ctx, run, reexecuted=bool(passed))
             decision = decide(run.state, facts, self._limits)
         return facts, decision
@@ -160,12 +164,13 @@ class Reflection:
         changes: dict[str, Any] = {PENDING: None}
         if decision.reason is not None:
             changes[WHY_FAILED] = decision.reason
-        if decision.row == "6c" and run.options.verify:
-            verified = await ctx.query("notebook.verify", cells=len(run.live))
-            changes[VERIFIED] = {"passed": verified["passed"], "outputs": verified.get("outputs")}
-        elif decision.to is NotebookState.FAILED and facts.reexecuted is False:
-            verified = await ctx.query("notebook.verify", cells=len(run.live))
-            changes[VERIFIED] = {"passed": False, "why": verified["why"], "cell": verified.get("cell")}
+        if facts.reexecuted is not None:
+            verified = await ctx.query(VERIFY, cells=len(run.live))
+            body = outputs_of(run.work, verified["outputs"])
+            changes[VERIFIED] = {
+                "passed": verified["passed"], "why": verified["why"], "cell": verified["cell"],
+                "outputs": None if body is None else ctx.keep(body),
+            }  # fmt: skip
         after = apply(run.state, decision, facts, *payloads)
         return moved(
             ctx, run, decision, facts, *payloads, log=[line, *log], append=append, set=changes,

@@ -21,8 +21,9 @@ def after_transition(
         if name not in USER_INPUTS:
             variables.pop(name, None)
     for payload in payloads:
-        if isinstance(payload, BehaviorReflection) and payload.new_variable:
-            variables[payload.new_variable] = "".join(before.state.effects.current)
+        if isinstance(payload, BehaviorReflection):
+            for name in payload.new_variables:
+                variables[name] = "".join(before.state.effects.current)
         if isinstance(payload, StageReflection):
             required = required_names(after)
             for deprecated in payload.variables.deprecate:

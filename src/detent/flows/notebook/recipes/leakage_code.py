@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-LEAKAGE = r'''
+SINGLE_COLUMNS = r'''
 def monotone_fit(x, y):
     """R² of the best rising or falling curve through the points, with and without the extreme targets."""
     best = (0.0, 0.0)
@@ -54,7 +54,9 @@ def columns_that_explain(X, y):
         if IS_CLASSIFICATION and one_to_one(known, labels):
             found[column] = "its values map one to one onto the classes"
         elif pd.api.types.is_datetime64_any_dtype(known) or pd.api.types.is_numeric_dtype(known):
-            numbers = known.astype("int64") if pd.api.types.is_datetime64_any_dtype(known) else known.astype(float)
+            numbers = (
+                known.astype("int64") if pd.api.types.is_datetime64_any_dtype(known) else known.astype(float)
+            )
             if IS_CLASSIFICATION and separates(numbers, labels):
                 found[column] = "it separates the classes alone (AUC > 0.999)"
             elif not IS_CLASSIFICATION and labels.nunique() > 1:
@@ -62,8 +64,9 @@ def columns_that_explain(X, y):
                 if whole > 0.99 and usual > 0.9:
                     found[column] = f"a monotone curve of it alone gives the target (R² {whole:.4f})"
     return found
+'''
 
-
+COMBINATIONS = r'''
 def linear_share(table, y):
     """R² of a linear model on rows that it was not fitted on."""
     predicted = np.empty(len(y))
@@ -88,14 +91,21 @@ def fewest_that_add_up(X, y):
     independent = np.abs(common) < 0.999999
     explained = np.where(
         independent,
-        (with_target[first] ** 2 + with_target[second] ** 2 - 2 * with_target[first] * with_target[second] * common)
+        (
+            with_target[first] ** 2
+            + with_target[second] ** 2
+            - 2 * with_target[first] * with_target[second] * common
+        )
         / np.where(independent, 1 - common**2, 1.0),
         0.0,
     )
     for best in np.argsort(-explained)[:10]:
         pair = [table.columns[first[best]], table.columns[second[best]]]
         known = X[pair].notna().all(axis=1).to_numpy()
-        if known.sum() >= max(20, 0.5 * len(X)) and linear_share(X.loc[known, pair].to_numpy(), y[known]) > 0.9999:
+        if (
+            known.sum() >= max(20, 0.5 * len(X))
+            and linear_share(X.loc[known, pair].to_numpy(), y[known]) > 0.9999
+        ):
             return pair
     if table.shape[1] <= min(300, len(table) / 3):
         chosen = list(table.columns)
@@ -131,7 +141,9 @@ def fewest_that_part(X, y):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # On classes that can be parted the weights grow without end.
         wide = table.shape[1] > 50
-        ranked = table.columns[np.argsort(-f_classif(table, y)[0], kind="stable")[:50]] if wide else table.columns
+        ranked = (
+            table.columns[np.argsort(-f_classif(table, y)[0], kind="stable")[:50]] if wide else table.columns
+        )
         if cross_val_score(line, table[ranked], y, cv=folds).mean() < 0.99:
             return []
         weight = np.abs(line.fit(table[ranked], y).coef_).max(axis=0)
@@ -161,51 +173,41 @@ def columns_that_combine(X, y):
     chosen = fewest_that_add_up(table, values)
     if not chosen and (values > 0).all():
         positive = table.loc[:, (table > 0).sum() == table.notna().sum()]
-        return fewest_that_add_up(np.log(positive), np.log(values)), "the product of powers of them is the target"
+        return fewest_that_add_up(
+            np.log(positive), np.log(values)
+        ), "the product of powers of them is the target"
     return chosen, "a weighted sum of them is the target (R² > 0.9999)"
+'''
 
-
-def take_out_leaks(X, y):
-    """The columns to take out with the reason of each, what stays at a person's wish, and what cannot go."""
-    removed, kept, left = {}, {}, []
-    while True:
-        found = columns_that_explain(X, y)
-        kept.update({column: reason for column, reason in found.items() if column in KEEP})
-        found = {column: reason for column, reason in found.items() if column not in KEEP}
-        if not found:
-            together, how = columns_that_combine(X.drop(columns=list(kept)), y)
-            found = {column: f"with {[name for name in together if name != column]}: {how}"
-                     for column in together if column not in KEEP}
-            if together and not found:
-                kept.update(dict.fromkeys(together, how))
-        if found and len(found) < X.shape[1]:
-            removed.update(found)
-            X = X.drop(columns=list(found))
-            continue
-        left = [f"{column}: {reason}; without it no feature is left" for column, reason in found.items()]
-        return removed, kept, left
-
-
-def leaks_of_the_split(X_train, X_test, y_train, y_test):
-    """What must not be: rows on both sides, the target among the features, values prepared before the split."""
+SPLIT_CHECKS = r'''
+def leaks_of_the_split(X_train, X_test):
+    """What must not be: rows or groups on both sides, the target among the features, values changed beforehand."""
     leaks = []
     shared = X_train.index.intersection(X_test.index)
     if len(shared):
-        leaks.append(f"{len(shared)} rows are both training and hold-out rows")
+        leaks.append(f"{len(shared)} rows are training and hold-out rows at once")
     if target_column in X_train.columns:
         leaks.append(f"the target {target_column!r} is among the features")
-    if unit_reason in ("equal rows", "rows with the same features", "single rows"):
-        identity = row_identity([*features, *([split["column"]] if split["column"] else []), target_column])
-        doubled = identity[X_test.index].isin(identity[X_train.index]).sum()
-        if doubled:
-            leaks.append(f"{doubled} hold-out rows have an equal row among the training rows")
-    for column in X_train.columns.intersection(df_typed.columns):
-        values = pd.concat([X_train[column], X_test[column]])
-        if not values.equals(df_typed.loc[values.index, column]):
-            leaks.append(f"{column!r} was changed before the split, with what all rows show")
-    for column in X_train.columns.difference(df_typed.columns):
-        values = pd.concat([X_train[column], X_test[column]])
-        if pd.api.types.is_numeric_dtype(values) and abs(values.mean()) < 1e-6 and abs(values.std() - 1) < 0.01:
-            leaks.append(f"{column!r} was scaled before the split, by all rows")
+    by = df_typed[split["column"]] if split["column"] else None
+    if split["kind"] == "group":
+        both = set(by[X_train.index].dropna()) & set(by[X_test.index].dropna())
+        if both:
+            leaks.append(f"{len(both)} groups of {split['column']!r} stand on both sides of the split")
+    if COARSE not in unit_reason:
+        identity = row_identity([*features, *([] if by is None else [split["column"]]), target_column])
+        doubled = identity[X_test.index].isin(identity[X_train.index])
+        if split["kind"] == "time":  # the moment at which the split was cut may stand on both sides
+            doubled &= by[X_test.index] != by[X_train.index].max()
+        if doubled.any():
+            leaks.append(f"{doubled.sum()} hold-out rows equal a training row")
+    for name in X_train.columns:
+        values = pd.concat([X_train[name], X_test[name]])
+        if name in df_typed:
+            changed = not values.equals(df_typed.loc[values.index, name])
+        else:
+            is_scale = pd.api.types.is_numeric_dtype(values) and len(values) > 2
+            changed = is_scale and abs(values.mean()) < 1e-6 and abs(values.std() - 1) < 0.01
+        if changed:
+            leaks.append(f"{name!r} was changed before the split, by what all rows show")
     return leaks
-'''.strip()
+'''

@@ -1,12 +1,24 @@
-"""The recipes of stages 5, 6 and 7, by step id."""
+"""The recipes of stages 5, 6 and 7, by step."""
 
 from __future__ import annotations
 
-from detent.flows.notebook.recipes import modelling
+from detent.flows.notebook.recipes import modelling, stability, tuning, validation
 from detent.flows.notebook.recipes.recipe import Recipes
 
 RECIPES: Recipes = {
-    "feature_engineering_integration": modelling.feature_engineering_integration,
-    "method_integration": modelling.method_integration,
-    "model_training_tuning": modelling.model_training_tuning,
+    write.__name__: write
+    for write in (
+        modelling.feature_engineering_integration,
+        modelling.method_integration,
+        tuning.model_training_tuning,
+        validation.cross_validation_assessment,
+        validation.holdout_evaluation,
+        validation.temporal_validation,
+        validation.domain_generalization,
+        validation.business_impact_assessment,
+        stability.data_perturbation_testing,
+        stability.parameter_sensitivity,
+        stability.multi_variation_analysis,
+        stability.stability_consolidation,
+    )
 }

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 SPLIT = r'''
+COARSE = "too few distinct ones to keep equal rows together"
+
+
 def in_strata(labels, least=2):
     """Number the classes; a class with fewer than `least` rows joins the largest one."""
     counts = labels.value_counts()
@@ -36,7 +39,7 @@ def rows_that_belong_together(columns):
         if contested.mean() > 0.1:
             if alike.nunique() >= 20 and alike.value_counts().iloc[0] <= 0.4 * len(alike):
                 return alike, "rows with the same features"
-            return pd.Series(range(len(df_typed)), index=df_typed.index), "single rows (too few distinct ones)"
+            return pd.Series(range(len(df_typed)), index=df_typed.index), f"single rows ({COARSE})"
     return units, "equal rows"
 
 
@@ -84,7 +87,10 @@ def split_rows(units, share, seed):
         common = strata[~single]
         if common.nunique() <= min(share, 1 - share) * len(common) - 1:
             train, test = train_test_split(
-                common.index, test_size=share, random_state=seed, stratify=common if IS_CLASSIFICATION else None
+                common.index,
+                test_size=share,
+                random_state=seed,
+                stratify=common if IS_CLASSIFICATION else None,
             )
             # A class with one row stays among the training rows.
             return train.append(strata.index[single]), test
@@ -100,7 +106,9 @@ def folds_of(labels, parts):
     together = units.loc[labels.index].to_numpy()
     strata = in_strata(labels, parts).to_numpy() if IS_CLASSIFICATION else np.zeros(len(labels), dtype=int)
     if len(np.unique(together)) < parts:
-        chooser = GroupShuffleSplit(n_splits=parts, test_size=max(share_held_out, 0.3), random_state=RANDOM_STATE)
+        chooser = GroupShuffleSplit(
+            n_splits=parts, test_size=max(evaluation_framework["test_size"], 0.3), random_state=RANDOM_STATE
+        )
         pairs = list(chooser.split(positions, groups=together))
     elif len(np.unique(together)) < len(together):
         part = deal_into_parts(together, strata, parts)
@@ -130,4 +138,4 @@ def deal_into_parts(together, strata, parts):
         part_of_unit[unit] = part
         held[stratum, part] += sizes[unit]
     return part_of_unit[np.searchsorted(numbers, together)]
-'''.strip()
+'''

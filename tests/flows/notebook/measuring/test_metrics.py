@@ -102,6 +102,15 @@ class TestProgress:
         script.move("6d", stage_reflection(), again, to=NotebookState.STEP_RUNNING, gap=gap)
         assert (script.metrics.produced, script.metrics.expected) == (0, 2)
 
+    def test_a_name_that_a_later_step_expects_again_stays_until_it_is_measured(self):
+        plan = StagePlan((stage("one", "a"), stage("two", "c")))
+        script = Script().move("1", plan).move("2", StepPlan((step("x", "a"), step("y", "a"))))
+        script.behave("x_b1", "a").move("6a", stage_reflection())
+        assert (script.metrics.produced, script.metrics.expected) == (1, 1)
+        missing = verdict(missing=("a",))
+        script.behave("y_b1", "a", closing="5d", behavior=missing, step=missing)
+        assert script.metrics.produced == 0
+
     def test_an_artifact_that_is_found_missing_later_is_not_produced(self):
         script = begun().behave("x_b1", "a")
         script.move("6a", stage_reflection(), stage=verdict(missing=("a", "b")))

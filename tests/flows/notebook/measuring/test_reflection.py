@@ -240,7 +240,8 @@ class TestBands:
             return Facts(AT, stage=Verdict(artifacts, facts.stage.criteria))
 
         assert reflect(at_step(3, 5), missing_first(3, 5)).goal_review.reasoning == "a0 is not complete."
-        assert reflect(at_step(2, 5), missing_first(2, 5)).goal_review is None
+        assert reflect(at_step(2, 4), missing_first(2, 4)).goal_review is None  # exactly half
+        assert reflect(at_step(4, 5), missing_first(4, 5)).goal_review is not None
 
     @pytest.mark.parametrize(
         ("facts", "ledger"),

@@ -12,7 +12,7 @@ from typing import Any
 from detent.flows.notebook.payloads import json_text
 from detent.flows.notebook.payloads.action_reader import actions
 from detent.flows.notebook.payloads.checks import NOTHING_KNOWN, Known, checked
-from detent.flows.notebook.payloads.code_text import python_of
+from detent.flows.notebook.payloads.code_text import python_of, tidied
 from detent.flows.notebook.payloads.element import MOST_BYTES, NotXml, parse
 from detent.flows.notebook.payloads.findings import Findings
 from detent.flows.notebook.payloads.json_actions import actions_of, is_action
@@ -169,7 +169,7 @@ def _plain_value(values: list[Any], expected: PayloadKind | None, findings: Find
     listed = data.get("actions")
     bodies = listed if kind == "T4" and isinstance(listed, list) else []
     codes = {
-        index: python_of(item["text"])
+        index: python_of(tidied(item["text"]))
         for index, item in enumerate(bodies)
         if isinstance(item, dict) and item.get("kind") == "add_code" and isinstance(item.get("text"), str)
     }

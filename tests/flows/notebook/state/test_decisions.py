@@ -335,6 +335,13 @@ class TestPartialStages:
         found = Verdict((ArtifactFact("report", "missing", "absent"),), (LOCKED,))
         assert row(escalated, behavior=found, step=found, stage=found) == "6f"
 
+    def test_so_does_one_of_the_closed_step_while_others_remain(self):
+        escalated = with_row(step_done(), escalated=True)
+        found = Verdict((ArtifactFact("frame", "missing", "absent"),), (LOCKED,))
+        assert row(escalated, behavior=found, step=found, stage=found) == "6f"
+        there = Verdict((ArtifactFact("frame", "complete"),), (LOCKED,))
+        assert row(escalated, behavior=there, step=there, stage=there) == "6b"
+
     def test_so_does_a_cell_that_raised(self):
         escalated = with_row(all_steps_done(), escalated=True)
         assert row(escalated, raised=True, **self.locked_only()) == "6f"

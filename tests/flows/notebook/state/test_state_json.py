@@ -274,6 +274,7 @@ class TestExport:
         assert [len(text) for text in exported["history"]] == [LONGEST_EFFECT, 5]
         assert exported["history"][0].endswith("[5000 characters]")
         assert write_state(run.document)["state"]["effects"]["history"] == [long, "short"]
+        assert len(export_state(behaved(long).document)["state"]["notebook"]["last_output"]) == LONGEST_EFFECT
 
     def test_text_in_any_script_is_kept(self):
         """N-64."""

@@ -122,6 +122,14 @@ class TestStartStep:
         assert document.stages.current_outputs.remaining == ("report",)
 
 
+class TestTracking:
+    def test_what_is_measured_missing_later_is_produced_no_more(self):
+        """N-44: the stage's own look decides over what its steps reported."""
+        run = move(step_done(), "6a", stage_reflection(), stage=verdict(missing=("frame", "report")))
+        outputs = run.document.stages.current_outputs
+        assert (outputs.produced, outputs.remaining) == ((), ("frame", "report"))
+
+
 class TestStartBehavior:
     def test_the_first_behavior_of_a_step_has_number_one_and_iteration_one(self):
         """N-30, N-63."""

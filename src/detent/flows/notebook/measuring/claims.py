@@ -126,20 +126,20 @@ class _Comparison:
             matched.add(fact.text)
             self.equal("criterion", fact.text, claim.status, _status(fact))
         open_facts = [fact for fact in measured if fact.text not in matched]
-        if len(claimed) == len(measured) and len(left) == len(open_facts):
+        if len(left) == len(open_facts):
             for claim, fact in zip(left, open_facts, strict=True):
                 self.equal("criterion", fact.text, claim.status, _status(fact))
         else:
             self._unmatched.extend(claim.text for claim in left)
 
     def produced(self, claimed: Iterable[Named], variables: Mapping[str, Any]) -> None:
-        """Names that exist, and values where one that can be compared is claimed."""
+        """Names that exist, and values where they are numbers; a text may be a description."""
         for named in claimed:
             if named.name not in variables:
                 self.equal("variable", named.name, named.text or "there", "missing")
-            elif named.text and _is_scalar(variables[named.name]):
+            elif named.text and isinstance(variables[named.name], int | float):
                 value = variables[named.name]
-                same = _same_scalar(named.text, value)
+                same = _same_number(named.text, value)
                 self.equal("variable", named.name, value if same else named.text, value)
             else:
                 self.equal("variable", named.name, "there", "there")
@@ -160,20 +160,14 @@ def _status(fact: CriterionFact) -> str:
     return "passed" if fact.passed else "failed"
 
 
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, str | int | float | bool)
-
-
-def _same_scalar(claimed: str, value: Any) -> bool:
+def _same_number(claimed: str, value: float) -> bool:
     text = claimed.strip()
     if isinstance(value, bool):
         return text.lower() == str(value).lower()
-    if isinstance(value, int | float):
-        try:
-            return float(text.replace(",", "")) == float(value)
-        except ValueError:
-            return False
-    return text == str(value).strip()
+    try:
+        return float(text.replace(",", "")) == float(value)
+    except ValueError:
+        return False
 
 
 def _text(value: Any) -> str:

@@ -132,8 +132,9 @@ def _expression(text: str) -> tuple[str, ast.Expression]:
     """The expression in a text, and its tree."""
     whole = text.strip()
     candidates = [whole, *_IN_BACKTICKS.findall(whole)]
-    if ": " in whole:
-        candidates.append(whole.rpartition(": ")[2])
+    # After the last colon that has an expression behind it: the one in `x[0: 3]` has none.
+    colons = [match.end() for match in re.finditer(r": ", whole)]
+    candidates += [whole[at:] for at in reversed(colons)]
     for candidate in candidates:
         expression = candidate.strip().strip("`").strip()
         try:
@@ -142,9 +143,11 @@ def _expression(text: str) -> tuple[str, ast.Expression]:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
     try:
-        ast.parse(whole.strip("`"))
+        is_python = bool(ast.parse(whole.strip("`")).body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise CriterionRefused(text, "prose", "it is not a Python expression.") from None
+        is_python = False
+    if not is_python:
+        raise CriterionRefused(text, "prose", "it is not a Python expression.")
     raise CriterionRefused(text, "statement", "it is a statement; an expression is needed.")
 
 

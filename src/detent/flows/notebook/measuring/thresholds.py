@@ -41,7 +41,7 @@ def threshold_problems(
     for threshold in locked:
         same = [other for other in after if other.metric == threshold.metric]
         looser = [other for other in same if is_looser(other, threshold)]
-        if looser:
+        if looser and len(looser) == len(same):
             problems.append(f"The user's threshold {threshold} is loosened to {looser[0]}.")
         elif not same and (before is None or any(other.metric == threshold.metric for other in before)):
             problems.append(f"The user's threshold {threshold} is removed.")

@@ -163,9 +163,6 @@ class _Reader(ast.NodeVisitor):
             else:
                 self._bind(alias.asname or alias.name)
 
-    def visit_Global(self, node: ast.Global) -> None:
-        self._defined.update(node.names)
-
     # -- scopes ---------------------------------------------------------------------------------------------
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -204,6 +201,9 @@ class _Reader(ast.NodeVisitor):
         local = {argument.arg for argument in _all_arguments(arguments)}
         for node in body:
             local |= _bound_in_function(node)
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Global):  # when it is called is not known
+                    self._defined.update(inner.names)
         # What a function's own body binds may be used in it in any order, as far as can be seen from here.
         self._deferred.append((body, [*self._scopes, local], self._cell))
 

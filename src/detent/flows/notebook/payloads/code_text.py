@@ -6,6 +6,7 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator
+from functools import lru_cache
 
 from detent.flows.notebook.payloads.xml_text import (
     CDATA_START,
@@ -20,6 +21,8 @@ RESOLVED = "R5"
 """Rule named where code parses only after its entities were resolved."""
 UNFENCED = "R1"
 """Rule named where code parses only without the fences around it."""
+LONGEST_TRIED = 100_000
+"""Characters of code that is tried in more than one reading; Python takes seconds to refuse a longer one."""
 
 _BLANK_LINES = re.compile(r"\A(?:[ \t]*\n)+")
 _FENCED = re.compile(r"\A\s*```[ \t]*(?:python|py|ipython)?[ \t]*\n(.*)\n[ \t]*```\s*\Z", re.DOTALL)
@@ -45,10 +48,11 @@ def tidied(code: str) -> str:
     return "\n".join(line[len(margin) :] for line in lines)
 
 
+@lru_cache(maxsize=16)
 def syntax_problem(code: str) -> str | None:
     """Why code is not Python as a notebook runs it, with the line in the code; None if it is."""
     found = _python_problem(code)
-    if found is None or not any(mark in code for mark in "%!?"):
+    if found is None or len(code) > LONGEST_TRIED or not any(mark in code for mark in "%!?"):
         return found
     magic = _CELL_MAGIC.match(code)
     if magic and magic[1] not in _PYTHON_CELLS:
@@ -71,22 +75,21 @@ def code_of(raw: str) -> tuple[str, str | None]:
     fences around it dropped, a first line that stands beside the tag.
     """
     if is_character_data(raw):
-        bodies = [decoded(raw)]
-    else:
-        bodies = [raw]
-        if CDATA_START in raw:
-            bodies.append("".join(text for text, _ in segments(raw)))
-        if _HALF_OPEN.search(raw):
-            bodies.append(_HALF_OPEN.sub("", raw))
-    return python_of(*bodies)
+        # References to white space are what the author wants kept, so they are resolved after the trimming.
+        return python_of(tidied(decoded(raw)) if CDATA_START in raw else decoded(tidied(raw)))
+    others = []
+    if CDATA_START in raw:
+        others.append("".join(text for text, _ in segments(raw)))
+    if _HALF_OPEN.search(raw):
+        others.append(_HALF_OPEN.sub("", raw))
+    return python_of(tidied(raw), *others)
 
 
-def python_of(*bodies: str) -> tuple[str, str | None]:
-    """The first reading of code that is Python, tidied, with its rule; else the first reading there is."""
-    first = tidied(bodies[0])
-    if syntax_problem(first) is None:
+def python_of(first: str, *others: str) -> tuple[str, str | None]:
+    """The first reading of code that is Python, with its rule; else the first reading there is."""
+    if syntax_problem(first) is None or len(first) > LONGEST_TRIED:
         return first, None
-    for code, rule in _readings(bodies):
+    for code, rule in _readings((first, *others)):
         if syntax_problem(code) is None:
             return code, rule
     return first, None

@@ -11,10 +11,11 @@ from detent.flows.notebook.payloads.findings import Findings
 from detent.flows.notebook.payloads.payload_error import CHARACTER, CUT, LIMIT
 from detent.flows.notebook.payloads.xml_text import FORBIDDEN, SPACE
 
-START = re.compile(r"^[ \t]*(?:data:[ \t]*)?(?=\{\s*[\"}]|\[\s*[\[{\]])", re.MULTILINE)
+_VALUE = r"(?=\{\s*[\"}]|\[\s*[\[{\]])"
+START = re.compile(rf"^[ \t]*(?:data:[ \t]*)?{_VALUE}", re.MULTILINE)
 """Where a line begins with an object or an array of objects."""
 
-_BETWEEN = re.compile(r"[\s,;]*(?:data:[ \t]*)?")
+_NEXT = re.compile(rf"[\s,;]*(?:data:[ \t]*)?{_VALUE}")
 
 
 def values_in(text: str, findings: Findings) -> list[Any]:
@@ -28,8 +29,9 @@ def values_in(text: str, findings: Findings) -> list[Any]:
     while (start := START.search(text, position)) is not None:
         if text[position : start.start()].strip(f"{SPACE},;"):
             findings.rules.add("R1")
-        position = start.end()
-        while position < len(text) and text[position] in "{[":
+        following: re.Match[str] | None = start
+        while following is not None:
+            position = following.end()
             try:
                 value, position = decoder.raw_decode(text, position)
             except RecursionError:
@@ -40,8 +42,7 @@ def values_in(text: str, findings: Findings) -> list[Any]:
                 findings.refuse(CUT, "a JSON value is not whole", f"/{len(values)}", line)
                 return values
             values.append(value)
-            between = _BETWEEN.match(text, position)
-            position = between.end() if between else position
+            following = _NEXT.match(text, position)
     if text[position:].strip(f"{SPACE},;"):
         findings.rules.add("R1")
     if any(too_deep(value) for value in values):

@@ -12,7 +12,7 @@ from typing import Any
 from detent.flows.notebook.payloads import json_text
 from detent.flows.notebook.payloads.action_reader import actions
 from detent.flows.notebook.payloads.checks import NOTHING_KNOWN, Known, checked
-from detent.flows.notebook.payloads.code_text import python_of
+from detent.flows.notebook.payloads.code_text import ends_in_comment, python_of, tidied
 from detent.flows.notebook.payloads.element import MOST_BYTES, NotXml, parse
 from detent.flows.notebook.payloads.findings import Findings
 from detent.flows.notebook.payloads.json_actions import actions_of, is_action
@@ -66,8 +66,13 @@ def read_payload(
     json_start = json_text.START.search(content)
     root = _ANY_ROOT.search(content)
     if json_start is not None and (root is None or json_start.start() < root.start()):
-        return _from_json(content, expected, known, cut, subject)
-    return _from_xml(content, expected, known, subject)
+        read = _from_json(content, expected, known, cut, subject)
+    else:
+        read = _from_xml(content, expected, known, subject)
+    if cut and _may_go_on(read.value):
+        why = "the text is cut off after a comment, in which the end of the code may only be quoted"
+        raise PayloadError(subject, [problem(CUT, why)])
+    return read
 
 
 def _content(text: str | bytes, subject: str) -> str:
@@ -87,6 +92,14 @@ def _content(text: str | bytes, subject: str) -> str:
         why = f"the text holds the character U+{ord(found[0]):04X}"
         raise PayloadError(subject, [problem(CHARACTER, why, "", line)])
     return text
+
+
+def _may_go_on(value: Payload) -> bool:
+    """Whether the last cell of a payload ends in a comment: what seems to close it may be part of that."""
+    if not isinstance(value, Actions):
+        return False
+    last = value.actions[-1]
+    return last.kind == "add_code" and ends_in_comment(last.text)
 
 
 # -- XML ----------------------------------------------------------------------------------------------------
@@ -169,7 +182,7 @@ def _plain_value(values: list[Any], expected: PayloadKind | None, findings: Find
     listed = data.get("actions")
     bodies = listed if kind == "T4" and isinstance(listed, list) else []
     codes = {
-        index: python_of(item["text"])
+        index: python_of(tidied(item["text"]))
         for index, item in enumerate(bodies)
         if isinstance(item, dict) and item.get("kind") == "add_code" and isinstance(item.get("text"), str)
     }

@@ -79,6 +79,8 @@ class _Repair:
         self._children: list[str] = []
         """The children that the root has so far."""
         self._mentions = 0
+        self._absent: set[str] = set()
+        """Ends of comments and the like that do not stand in the rest of the text."""
 
     def result(self) -> Repaired:
         self._begin()
@@ -150,7 +152,7 @@ class _Repair:
         elif text.startswith("<!--", at):
             self._skip("<!--", "-->")
         elif text.startswith(CDATA_START, at):
-            end = text.find(CDATA_END, at)
+            end = self._find(CDATA_END, at)
             if end < 0:
                 self._escape("R3")
             else:
@@ -302,7 +304,7 @@ class _Repair:
     def _cut_off(self) -> None:
         """Close what is open in a text that ends too early (R7), if nothing can be missing in it."""
         tags = [tag for tag, _ in self._open]
-        inner = next((tag for tag in tags if tag in self._vocabulary.lists), None)
+        inner = next((tag for tag in tags if tag in self._vocabulary.whole), None)
         if inner is not None:
             self._refuse(CUT, f"the text is cut off within <{inner}>")
         if self._children and self._children[-1] in _ITEMS:
@@ -322,13 +324,22 @@ class _Repair:
 
     def _skip(self, start: str, end: str) -> None:
         """Leave out a comment or an instruction."""
-        found = self._text.find(end, self._at + len(start))
+        found = self._find(end, self._at + len(start))
         if found < 0:
             self._escape("R3")
             return
         stop = found + len(end)
         self._write("\n" * self._text.count("\n", self._at, stop))
         self._at = stop
+
+    def _find(self, mark: str, position: int) -> int:
+        """Where a mark stands next, or -1; one that was not found is not looked for again."""
+        if mark in self._absent:
+            return -1
+        found = self._text.find(mark, position)
+        if found < 0:
+            self._absent.add(mark)
+        return found
 
     def _write(self, *texts: str) -> None:
         self._written.extend(texts)

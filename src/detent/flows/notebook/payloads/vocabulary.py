@@ -44,8 +44,8 @@ class Vocabulary:
     """Elements that hold text, whatever it looks like."""
     containers: frozenset[str]
     """Elements that hold elements."""
-    lists: frozenset[str] = field(default=frozenset())
-    """Containers that may not be cut: what is missing in them cannot be seen afterwards."""
+    whole: frozenset[str] = field(default=frozenset())
+    """Elements that may not be cut: what is missing in them cannot be seen afterwards."""
 
     @cached_property
     def tags(self) -> frozenset[str]:
@@ -83,21 +83,21 @@ VOCABULARIES: Mapping[PayloadKind, Vocabulary] = {
         roots=_words("stages workflow"),
         texts=_words("title description goal variable focus goals"),
         containers=_words("remaining stage verified_artifacts required_variables"),
-        lists=_words("remaining stage verified_artifacts required_variables"),
+        whole=_words("remaining stage verified_artifacts required_variables"),
     ),
     "T2": Vocabulary(
         "T2",
         roots=_words("steps"),
         texts=_words(f"goal variable focus goals {_PCS} {_HAPPENED}"),
         containers=_words(f"remaining step pcs_considerations whathappened context_filter {_VARIABLE_LISTS}"),
-        lists=_words(f"remaining step pcs_considerations context_filter {_VARIABLE_LISTS}"),
+        whole=_words(f"remaining step pcs_considerations context_filter goals {_VARIABLE_LISTS}"),
     ),
     "T3": Vocabulary(
         "T3",
         roots=_words("behavior"),
         texts=_words(f"agent task variable effects artifact criterion {_HAPPENED}"),
         containers=_words(f"inputs outputs acceptance whathappened context_filter {_VARIABLE_LISTS}"),
-        lists=_words(f"inputs outputs acceptance context_filter {_VARIABLE_LISTS}"),
+        whole=_words(f"inputs outputs acceptance context_filter {_VARIABLE_LISTS}"),
     ),
     "T4": Vocabulary("T4", roots=_words("actions"), texts=frozenset(ACTION_TAGS), containers=frozenset()),
     "T5": Vocabulary(
@@ -112,7 +112,7 @@ VOCABULARIES: Mapping[PayloadKind, Vocabulary] = {
             "new_variable decision context_for_next variables_produced whathappened recommendations_for_next "
             f"outputs_tracking_update {_TRACKED}"
         ),
-        lists=_words(
+        whole=_words(
             "evaluation artifacts_produced acceptance_validation new_variable context_for_next "
             f"variables_produced outputs_tracking_update {_TRACKED}"
         ),
@@ -143,7 +143,8 @@ VOCABULARIES: Mapping[PayloadKind, Vocabulary] = {
             "variables_to_retain variables_to_deprecate variables_required_for_next variable_gap_analysis "
             "pcs_alignment_check plan_new_steps"
         ),
-        lists=_words(
+        whole=_words(
+            "new_goal proposed_goal what_should_do "
             "step_evaluation artifacts_produced key_findings stage_assessment stage_artifacts_status "
             "variable_management extracted_from_notebook retain deprecate gaps variable missing "
             f"outputs_update {_TRACKED} "

@@ -160,17 +160,17 @@ def _after_step(run: RunState, facts: Facts, limits: Limits) -> Decision:
 
 
 def _gap_to_go_back_for(run: RunState, critical: list[GapFact], limits: Limits) -> GapFact | None:
-    """The first critical gap whose producer is behind the run and was not gone back to for it."""
+    """The first critical gap whose producer is behind the run and was not gone back to for it.
+
+    The step just closed is not behind: it is still the current one.
+    """
     if len(run.ledger.backtracked) >= limits.max_backtracks:
         return None
     document = run.document
-    here = document.steps.current
     stage = document.stages.current
     behind = {completed.stage_id for completed in document.stages.completed}
     for gap in critical:
         if gap.producer_step is None or gap.name in run.ledger.backtracked:
-            continue
-        if here is not None and gap.producer_step == here.step_id:
             continue
         if gap.producer_stage in behind:
             return gap

@@ -67,6 +67,9 @@ def write_state(document: StateDocument) -> dict[str, Any]:
 def export_state(document: StateDocument) -> dict[str, Any]:
     """The document as it is exported: each output up to 2000 characters, the rest is a marker."""
     plain = write_state(document)
+    summary = plain["state"]["notebook"]
+    if summary["last_output"] is not None:
+        summary["last_output"] = shortened(summary["last_output"])
     effects = plain["state"]["effects"]
     for name in ("current", "history"):
         effects[name] = [shortened(text) for text in effects[name]]

@@ -168,8 +168,8 @@ class MeasuredFacts:
     def _of_stage(self, run: NotebookRun) -> list[Criterion]:
         known = self.known_names(run)
         goals = (*run.state.ledger.earlier_goals, run.stage.goal)
-        criteria = [criterion for goal in goals for criterion in read_goal(goal, known).criteria]
-        return [*criteria, *self._locked(run, run.stage.verified_artifacts or ())]
+        # The thresholds are judged where their scores arise, and the ledger keeps what came of it.
+        return [criterion for goal in goals for criterion in read_goal(goal, known).criteria]
 
     def criteria_of_stage(self, run: NotebookRun) -> list[str]:
         """The texts of the stage's criteria."""

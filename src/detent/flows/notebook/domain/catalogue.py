@@ -46,12 +46,12 @@ def thresholds_text(reading: ProblemReading) -> str:
     return ", ".join(str(threshold) for threshold in reading.thresholds)
 
 
-def plan_stages(reading: ProblemReading, *, report: bool = True) -> StagePlan:
+def plan_stages(reading: ProblemReading, *, report: bool = True, stability: float = 0.1) -> StagePlan:
     """The stages of the catalogue, for a problem."""
     stages = [stage for stage in STAGES if report or stage.id != REPORT]
     planned = tuple(
         PlannedStage(
-            stage.id, stage.title, _goal(stage.goal, _stage_artifacts(stage), _stage_criteria(stage, reading)),
+            stage.id, stage.title, _goal(stage.goal, _stage_artifacts(stage), _stage_criteria(stage, reading, stability)),
             tuple(Named(name, _describe(stage, name)) for name in _stage_artifacts(stage)),
             tuple(Named(name, "") for name in stage.needs), optional=stage.id == REPORT,
         )
@@ -60,7 +60,7 @@ def plan_stages(reading: ProblemReading, *, report: bool = True) -> StagePlan:
     return StagePlan(planned, focus=thresholds_text(reading), goals=f"{reading.task} of {reading.target}")
 
 
-def plan_steps(stage_id: str, reading: ProblemReading, profile: str = "compact") -> StepPlan:
+def plan_steps(stage_id: str, reading: ProblemReading, profile: str = "compact", *, stability: float = 0.1) -> StepPlan:
     """The steps of a stage of the catalogue.
 
     Raises:
@@ -71,7 +71,7 @@ def plan_steps(stage_id: str, reading: ProblemReading, profile: str = "compact")
     stage = _STAGES[stage_id]
     steps = tuple(
         PlannedStep(
-            step.id, step.title, _goal(step.task, _step_artifacts(stage, step, profile), _criteria(step, reading)),
+            step.id, step.title, _goal(step.task, _step_artifacts(stage, step, profile), _criteria(step, reading, stability)),
             tuple(Named(name, _describe(stage, name)) for name in _step_artifacts(stage, step, profile)),
             PcsTexts(*step.pcs), tuple(Named(name, "") for name in step.needs),
         )
@@ -86,6 +86,8 @@ def arrange(
     missing: Sequence[str],
     reading: ProblemReading,
     profile: str = "compact",
+    *,
+    stability: float = 0.1,
 ) -> BehaviorPlan:
     """The next behavior of a step: the work itself, or the check that closes it.
 
@@ -105,7 +107,7 @@ def arrange(
         )  # fmt: skip
     outputs = tuple(Named(name, step.artifacts[name]) for name in step.artifacts)
     return BehaviorPlan(
-        behavior_id, step_id, step.agent, step.task, outputs, _criteria(step, reading) or _exists(step),
+        behavior_id, step_id, step.agent, step.task, outputs, _criteria(step, reading, stability) or _exists(step),
         tuple(Named(name, "") for name in step.needs), effects=number > 1,
     )  # fmt: skip
 
@@ -115,22 +117,22 @@ def _exists(step: StepEntry) -> tuple[str, ...]:
     return (f"len({name}) > 0",)
 
 
-def _criteria(step: StepEntry, reading: ProblemReading) -> tuple[str, ...]:
+def _criteria(step: StepEntry, reading: ProblemReading, stability: float) -> tuple[str, ...]:
     if step.id == "multi_variation_analysis":
-        known = 'stability_metrics["variation_coefficient"]'
-        limit = f"{known} < stability_threshold" if _stability_is_required(reading) else f"{known} >= 0"
-        return (limit,)
+        return (_stability_criterion(reading, stability),)
     return step.acceptance
 
 
-def _stability_is_required(reading: ProblemReading) -> bool:
-    return reading.table.rows >= LEAST_STABLE_ROWS
-
-
-def _stage_criteria(stage: StageEntry, reading: ProblemReading) -> tuple[str, ...]:
+def _stage_criteria(stage: StageEntry, reading: ProblemReading, stability: float) -> tuple[str, ...]:
     if stage.id == "stability_assessment":
-        return _criteria(_STEPS["multi_variation_analysis"][1], reading)
+        return (_stability_criterion(reading, stability),)
     return stage.acceptance
+
+
+def _stability_criterion(reading: ProblemReading, stability: float) -> str:
+    known = 'stability_metrics["variation_coefficient"]'
+    required = reading.table.rows >= LEAST_STABLE_ROWS
+    return f"{known} < {stability!r}" if required else f"{known} >= 0"
 
 
 def _stage_artifacts(stage: StageEntry) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ RUN = "run"
 COUNTING = (
     "from pathlib import Path\nimport time\ncount = globals().get('count', 0) + 1\nlines = ['a']",
     "count = count + 1\nlines = lines + ['b']\nPath('in_cell').touch()\n"
-    "while not Path('../go').exists():\n    time.sleep(0.01)\n"
+    "while not Path('go').exists():\n    time.sleep(0.01)\n"
     "final_model = 2.0\nprint('counted', count, lines)",
 )  # fmt: skip
 """Cells that are not idempotent; the second one waits until it may go on."""

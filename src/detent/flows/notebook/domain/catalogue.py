@@ -118,7 +118,8 @@ def _exists(step: StepEntry) -> tuple[str, ...]:
 def _criteria(step: StepEntry, reading: ProblemReading) -> tuple[str, ...]:
     if step.id == "multi_variation_analysis":
         known = 'stability_metrics["variation_coefficient"]'
-        limit = f"{known} < stability_threshold" if _stability_is_required(reading) else f"{known} >= 0"
+        within = f'{known} < stability_metrics["threshold"]'
+        limit = within if _stability_is_required(reading) else f"{known} >= 0"
         return (limit,)
     return step.acceptance
 

@@ -253,7 +253,7 @@ class TestBehaviors:
             arrange("cleaning", 1, set(), WITH)
 
 
-# -- each criterion has a wrong value on which it fails (N-96) ------------------------------------------------
+# -- each criterion has a wrong value on which it fails (N-96) ----------------------------------------------
 
 
 def names_in(criterion):

@@ -200,8 +200,8 @@ class BehaviorReflection:
     errors_found: str = ""
     warnings_found: str = ""
     goal_reasoning: str = ""
-    new_variable: str | None = None
-    """Name under which the behavior's output is kept (`save_current_effect`)."""
+    new_variables: tuple[str, ...] = ()
+    """Names under which the behavior's output is kept (`save_current_effect`)."""
     variables_produced: tuple[Named, ...] = ()
     whathappened: WhatHappened | None = None
     if_continuing: str = ""
@@ -315,3 +315,4 @@ class ReadPayload:
     flags: tuple[str, ...] = ()
     """Soft discrepancies: counts outside the usual, what is not used, unknown names."""
     details: Mapping[str, str] = field(default_factory=dict)
+    """How it came: `format` is xml or json, `shape` of a T6 short or long, `placed` the moves of stages."""

@@ -1,0 +1,1 @@
+"""The whole shape of each payload in words, as prompts show it."""

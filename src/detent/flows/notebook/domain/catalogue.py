@@ -30,7 +30,6 @@ from detent.flows.notebook.payloads.values import (
 )
 from detent.kernel.errors import ConfigurationError
 
-Profile = Literal["compact", "full"]
 Scored = Literal["cv_metrics", "test_performance"]
 
 FEWEST_STABLE_ROWS = 200
@@ -55,7 +54,7 @@ def plan_stages(reading: ProblemReading, *, report: bool = True, stability: floa
 
 
 def plan_steps(
-    stage_id: str, reading: ProblemReading, profile: Profile = "compact", *, stability: float = 0.1
+    stage_id: str, reading: ProblemReading, profile: str = "compact", *, stability: float = 0.1
 ) -> StepPlan:
     """T2: the catalogue's steps of a stage.
 
@@ -76,7 +75,7 @@ def arrange(
     behavior_number: int,
     missing: Collection[str],
     reading: ProblemReading,
-    profile: Profile = "compact",
+    profile: str = "compact",
     *,
     stability: float = 0.1,
 ) -> BehaviorPlan:
@@ -121,7 +120,7 @@ def stage_that_produces(name: str) -> str | None:
     return stage_of_step(step_id) if step_id is not None else None
 
 
-def closes(step_id: str, profile: Profile = "compact") -> bool:
+def closes(step_id: str, profile: str = "compact") -> bool:
     """Whether a step ends with a closing behavior.
 
     Raises:
@@ -131,7 +130,7 @@ def closes(step_id: str, profile: Profile = "compact") -> bool:
 
 
 def closing_criteria(
-    step_id: str, reading: ProblemReading, profile: Profile = "compact", *, stability: float = 0.1
+    step_id: str, reading: ProblemReading, profile: str = "compact", *, stability: float = 0.1
 ) -> tuple[str, ...]:
     """What the closing behavior of a step asserts again: the step's criteria, and at its end the stage's.
 
@@ -242,7 +241,7 @@ def _planned_stage(stage: CatalogueStage, reading: ProblemReading, stability: fl
 
 
 def _planned_step(
-    step: CatalogueStep, reading: ProblemReading, profile: Profile, stability: float
+    step: CatalogueStep, reading: ProblemReading, profile: str, stability: float
 ) -> PlannedStep:
     artifacts = step.artifacts
     if closes(step.id, profile):
@@ -259,7 +258,7 @@ def _planned_step(
 
 
 def _closing(
-    step: CatalogueStep, behavior_id: str, reading: ProblemReading, profile: Profile, stability: float
+    step: CatalogueStep, behavior_id: str, reading: ProblemReading, profile: str, stability: float
 ) -> BehaviorPlan:
     criteria = closing_criteria(step.id, reading, profile, stability=stability)
     return BehaviorPlan(

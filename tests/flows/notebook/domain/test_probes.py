@@ -247,6 +247,30 @@ def test_a_cheat_is_found_and_meets_no_threshold(names, cheat):
     assert not verdicts(reading_of(thresholds=[Threshold("rmse", "<", 1e9)]), found)[0].met
 
 
+class TestSides:
+    """The hold-out follows the split that was chosen, whatever was convenient."""
+
+    def test_groups_on_both_sides_are_found(self):
+        raw = number_table().assign(clinic=np.arange(300) % 20)
+        probe = hold_out_probe(reading_of(split=Split("group", "clinic")))
+        assert checks(measured(probe, notebook(raw, columns=["a", "b"]))) == {"split"}
+
+    def test_earlier_rows_held_out_are_found(self):
+        raw = number_table().assign(day=pd.date_range("2020-01-01", periods=300))
+        probe = hold_out_probe(reading_of(split=Split("time", "day")))
+        later = notebook(raw, columns=["a", "b"], train=raw.index[:240], test=raw.index[240:])
+        assert measured(probe, later).is_sound
+        assert checks(measured(probe, notebook(raw, columns=["a", "b"]))) == {"split"}
+
+    def test_a_group_column_that_was_dropped_is_looked_up_in_the_raw_table(self):
+        raw = number_table().assign(clinic=np.arange(300) % 20)
+        names = notebook(raw.drop(columns="clinic"))
+        names["raw_dataset"] = raw
+        probe = hold_out_probe(reading_of(split=Split("group", "clinic")))
+        assert checks(measured(probe, names)) == {"split"}
+        assert measured(folds_probe(reading_of(split=Split("group", "clinic"))), names).error is None
+
+
 def test_rows_relabelled_by_hand_are_found():
     names = notebook(class_table(), "classification")
     wrong = names["final_model"].predict(names["X_test"]) != names["y_test"]

@@ -113,6 +113,7 @@ def hold_out_probe(reading: ProblemReading, *, test_size: float = 0.2, fingerpri
             "task": reading.task,
             "target": reading.target,
             "kind": reading.split.kind,
+            "column": reading.split.column,
             "test_size": test_size,
             "metrics": sorted({threshold.metric for threshold in reading.thresholds}),
             "fingerprint": fingerprint,

@@ -21,7 +21,6 @@ from detent.flows.notebook.domain.catalogue import (
     problem_thresholds,
     producer_of,
     stage_of_step,
-    stage_that_produces,
 )
 from detent.flows.notebook.domain.catalogue_data import USER_INPUTS, VALIDATION_REPORT, catalogue, find_step
 from detent.flows.notebook.domain.problem import TableFacts, TableFormat, Threshold
@@ -123,8 +122,7 @@ class TestContract:
         assert producer_of("final_model") == "model_training_tuning"
         assert producer_of("models/model.pkl") == "model_training_tuning"
         assert stage_of_step("model_training_tuning") == "model_implementation_execution"
-        assert stage_that_produces("raw_dataset") == "data_existence_establishment"
-        assert producer_of("something") is stage_of_step("somewhere") is stage_that_produces("x") is None
+        assert producer_of("something") is stage_of_step("somewhere") is None
 
 
 class TestStagePlans:

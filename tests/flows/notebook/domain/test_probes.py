@@ -14,7 +14,6 @@ from detent.flows.notebook.domain.probes import (
     Measured,
     fingerprint_probe,
     folds_probe,
-    hold_out_names,
     hold_out_probe,
     primary_metric,
     read_measured,
@@ -441,19 +440,3 @@ class TestVerdicts:
     def test_an_unmeasured_metric_is_not_met(self):
         found = verdicts(reading_of(thresholds=[RMSE]), Measured({"rmse": None}))
         assert not found[0].met
-
-
-@pytest.mark.parametrize(
-    ("code", "names"),
-    [
-        ("search.fit(X_train, y_test)", ("y_test",)),
-        ("X_test.head()", ("X_test",)),
-        ("globals()['y_test']", ("y_test",)),
-        ("kernel.y_test", ("y_test",)),
-        ("# y_test is not touched\nprint('the y_tests')", ()),
-        ("X_train.describe()", ()),
-        ("y_test +", ("y_test",)),
-    ],
-)
-def test_cells_that_use_the_hold_out_are_told(code, names):
-    assert hold_out_names(code) == names

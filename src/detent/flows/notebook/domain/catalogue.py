@@ -114,12 +114,6 @@ def producer_of(name: str) -> str | None:
     return _producers().get(name)
 
 
-def stage_that_produces(name: str) -> str | None:
-    """The id of the stage in which a variable or file of the catalogue is first produced."""
-    step_id = producer_of(name)
-    return stage_of_step(step_id) if step_id is not None else None
-
-
 def closes(step_id: str, profile: str = "compact") -> bool:
     """Whether a step ends with a closing behavior.
 

@@ -18,10 +18,13 @@ def completeness_restoration(kitchen: Kitchen) -> Recipe:
         "LAST": _LAST_RESORT if kitchen.iteration > 1 else "",
     }
     return Recipe(
-        lead="A row without a target can neither teach nor test, so it is dropped. Other gaps are filled, with the "
-        "median or the most frequent value, **in a copy for exploration only**: `df_cleaned` feeds tables and "
-        "charts. `df_typed` keeps its gaps, because the model must learn how to fill them from its training rows "
-        "alone; a median over all rows would carry knowledge of the held-out ones.",
+        lead=(
+            "A row without a target can neither teach nor test, so it is dropped. Other gaps are filled, "
+            "with the median or the most frequent value, **in a copy for exploration only**: "
+            "`df_cleaned` feeds tables and charts. `df_typed` keeps its gaps, because the model must "
+            "learn how to fill them from its training rows alone; a median over all rows would carry "
+            "knowledge of the held-out ones."
+        ),
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_COMPLETENESS, slots)),
         result=_COMPLETENESS_RESULT,
     )
@@ -138,9 +141,11 @@ def integrity_verification(kitchen: Kitchen) -> Recipe:
         "WITHOUT": attempted(kitchen, 'processing_pipeline_doc["rows_without_target"]', "0"),
     }
     return Recipe(
-        lead="Cleaning must not change what it was not asked to change. The tables before and after are compared: "
-        "rows are accounted for one by one, the target is the one that was read, gaps were filled in the copy only, "
-        "and nothing impossible is left.",
+        lead=(
+            "Cleaning must not change what it was not asked to change. The tables before and after are "
+            "compared: rows are accounted for one by one, the target is the one that was read, gaps were "
+            "filled in the copy only, and nothing impossible is left."
+        ),
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_INTEGRITY, slots)),
         result=_INTEGRITY_RESULT,
     )
@@ -205,12 +210,16 @@ _INTEGRITY_RESULT = r"""
         else ""
     )
     + f"From {data_quality_report['raw_dataset']['rows']:,} rows and "
-    f"{data_quality_report['raw_dataset']['columns']:,} columns, {data_quality_report['df_typed']['rows']:,} rows and "
+    f"{data_quality_report['raw_dataset']['columns']:,} columns, "
+    f"{data_quality_report['df_typed']['rows']:,} rows and "
     f"{data_quality_report['df_typed']['columns']:,} columns go on, with "
     f"{data_quality_report['df_typed']['missing cells']:,} cells missing"
     + (
-        f", most in {code_name(max(data_quality_report['missing_share'], key=data_quality_report['missing_share'].get))} "
-        f"({max(data_quality_report['missing_share'].values()):.1%})."
+        ", most in "
+        + code_name(
+            max(data_quality_report["missing_share"], key=data_quality_report["missing_share"].get)
+        )
+        + f" ({max(data_quality_report['missing_share'].values()):.1%})."
         if data_quality_report["missing_share"]
         else "."
     )

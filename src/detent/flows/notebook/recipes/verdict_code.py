@@ -9,7 +9,8 @@ from __future__ import annotations
 #                                 "interval": {metric: [low, high]}}, the interval at 95 %
 # leakage_report                 {"leaks": [...], "removed": {column: reason}, ...}
 # best_params                    {"model": name, setting: value}
-# stability_metrics              {"variation_coefficient": float, ...}, stability_certification {"certified": bool}
+# stability_metrics              {"variation_coefficient": float, ...}
+# stability_certification        {"certified": bool, ...}
 
 MEASURED = r'''
 NOT_MEASURED = "not measured"
@@ -30,7 +31,7 @@ def figure_text(value):
     if isinstance(value, (int, np.integer)):
         return f"{value:,}"
     if isinstance(value, (float, np.floating)):
-        return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     if isinstance(value, dict):
         return ", ".join(f"{key}: {figure_text(item)}" for key, item in value.items()) or "none"
     if isinstance(value, (list, tuple)):
@@ -53,28 +54,28 @@ def limits_reached():
     rows = []
     for limit in problem_thresholds:
         metric, comparison = limit["metric"], limit["comparison"]
-        value = (
-            measured("baseline_metrics", metric) if limit["value"] == "baseline" else limit["value"]
+        by_baseline = limit["value"] == "baseline"
+        value = measured("baseline_metrics", metric) if by_baseline else limit["value"]
+        folds, held_out = measured("cv_metrics", metric), measured("test_performance", metric)
+        # A limit of the user's is judged on the hold-out; the baseline has to be beaten in the folds.
+        score, interval = (
+            folds if by_baseline else held_out,
+            None if by_baseline else interval_of(metric),
         )
-        held_out, interval = measured("test_performance", metric), interval_of(metric)
         met = NOT_MEASURED
-        if NOT_MEASURED not in (held_out, value):
-            met = bool(
-                {
-                    "<": held_out < value,
-                    "<=": held_out <= value,
-                    ">": held_out > value,
-                    ">=": held_out >= value,
-                }[comparison]
+        if NOT_MEASURED not in (score, value):
+            below, above = (
+                comparison[0] == "<" and score < value,
+                comparison[0] == ">" and score > value,
             )
+            met = bool(below or above or ("=" in comparison and score == value))
         rows.append(
             {
-                "metric": metric,
-                "limit": f"{comparison} {figure_text(value)}"
-                + (" (baseline)" if limit["value"] == "baseline" else ""),
-                "value": value,
-                "folds": measured("cv_metrics", metric),
+                "limit": f"{metric} {comparison} {figure_text(value)}"
+                + (" (baseline)" if by_baseline else ""),
+                "folds": folds,
                 "hold-out": held_out,
+                "judged": f"{figure_text(score)} {'in the folds' if by_baseline else 'on the hold-out'}",
                 "interval": interval,
                 "met": met,
                 "undecided": bool(
@@ -97,11 +98,13 @@ def verdict_lines():
         answer = {True: "met", False: "**not met**"}.get(
             row["met"], "**not measured**, which does not count as met"
         )
-        line = f"{row['metric']} {row['limit']}: {figure_text(row['hold-out'])} on the hold-out, {answer}"
+        line = f"{row['limit']}: {row['judged']}, {answer}"
         if row["interval"]:
             line += f" (95 % interval {figure_text(row['interval'][0])} to {figure_text(row['interval'][1])})"
         if row["undecided"]:
-            line += "; **undecided**, because the limit lies inside the interval: another sample could say otherwise"
+            line += (
+                "; **undecided**: the limit lies inside the interval, so chance may have decided"
+            )
         lines.append(line + ".")
     return lines
 
@@ -119,7 +122,7 @@ def limits_table():
         met = "undecided, " if row["undecided"] else ""
         met += {True: "met", False: "not met"}.get(row["met"], NOT_MEASURED)
         lines.append(
-            f"| {row['metric']} {row['limit']} | {figure_text(row['folds'])} | {figure_text(row['hold-out'])} "
+            f"| {row['limit']} | {figure_text(row['folds'])} | {figure_text(row['hold-out'])} "
             f"| {interval} | {met} |"
         )
     return "\n".join(lines)

@@ -144,7 +144,12 @@ class Notebook:
 
 
 def notebook(
-    folder: Path, table: pd.DataFrame | str, problem: str, *, kitchen: dict[str, Any] | None = None, **options: Any
+    folder: Path,
+    table: pd.DataFrame | str,
+    problem: str,
+    *,
+    kitchen: dict[str, Any] | None = None,
+    **options: Any,
 ) -> Notebook:
     """A notebook on a table, whose problem was read as a run reads it."""
     (folder / "assets").mkdir(parents=True, exist_ok=True)

@@ -48,7 +48,9 @@ def customers(rows: int = 160, share: float = 0.25) -> pd.DataFrame:
 def mushrooms(rows: int = 150) -> pd.DataFrame:
     """Categories and nothing else."""
     rng = np.random.default_rng(8)
-    table = pd.DataFrame({name: rng.choice(list("abcde")[: 3 + n], rows) for n, name in enumerate(["cap", "odor", "gill"])})
+    table = pd.DataFrame(
+        {name: rng.choice(list("abcde")[: 3 + n], rows) for n, name in enumerate(["cap", "odor", "gill"])}
+    )
     table["edible"] = np.where(table["odor"] == "a", "yes", rng.choice(["yes", "no"], rows))
     return table
 

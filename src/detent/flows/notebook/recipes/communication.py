@@ -230,8 +230,8 @@ def draw_scores(metrics):
         axis.bar(
             list(scores), list(scores.values()), color=[colours[name] for name in scores], width=0.6
         )
-        interval = interval_of(metric)
-        if interval and "hold-out" in scores:
+        interval = measured("holdout_interval", metric)
+        if not isinstance(interval, str) and "hold-out" in scores:
             place, score = list(scores).index("hold-out"), scores["hold-out"]
             reach = [[max(0.0, score - interval[0])], [max(0.0, interval[1] - score)]]
             axis.errorbar(place, score, yerr=reach, color="#333333", capsize=5, linewidth=1.2)

@@ -200,7 +200,7 @@ def section(title, lines):
     return [f"## {title}", *(f"- {line}" for line in lines), ""]
 
 
-looks = measured("test_performance", "looks")
+looks = measured("holdout_looks")
 model_card = "\n".join(
     [
         f"# Model card: {code_name(target_column)}",

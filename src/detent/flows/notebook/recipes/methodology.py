@@ -146,7 +146,8 @@ pd.DataFrame(model_method_candidates)
 
 _PROPOSAL_RESULT = r"""
 (
-    f"{counted(len(candidate_features), 'feature')} to go in: {len(feature_engineering_strategy['numeric']):,} numeric, "
+    f"{counted(len(candidate_features), 'feature')} to go in: "
+    f"{len(feature_engineering_strategy['numeric']):,} numeric, "
     f"{len(feature_engineering_strategy['categorical']):,} categorical, "
     f"{counted(len(feature_engineering_strategy['datetime']), 'date')} and "
     f"{counted(len(feature_engineering_strategy['text']), 'text')}; left out: "

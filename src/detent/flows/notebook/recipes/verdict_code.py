@@ -5,8 +5,10 @@ from __future__ import annotations
 # What is read of stages 5 to 7, each "not measured" where it is absent:
 #
 # cv_metrics, baseline_metrics   {metric: mean over the folds, "n": rows}
-# test_performance               {metric: score, "n": rows, "looks": times the hold-out was scored,
-#                                 "interval": {metric: [low, high]}}, the interval at 95 %
+# test_performance               {metric: score on the hold-out, "n": rows}
+# baseline_performance           the same of the baseline
+# holdout_interval               {metric: (low, high)}, at 95 %
+# holdout_looks                  how often the hold-out was scored
 # leakage_report                 {"leaks": [...], "removed": {column: reason}, ...}
 # best_params                    {"model": name, setting: value}
 # stability_metrics              {"variation_coefficient": float, ...}
@@ -39,47 +41,42 @@ def figure_text(value):
     return " ".join(str(value).split())
 
 
-def interval_of(metric):
-    """The 95 % interval of a hold-out score, or None."""
-    for key in ("interval", "intervals", "interval_95", "confidence_interval"):
-        interval = measured("test_performance", key)
-        interval = interval.get(metric) if isinstance(interval, dict) else None
-        if interval is not None and len(interval) == 2:
-            return tuple(float(end) for end in interval)
-    return None
+def keeps(score, comparison, value):
+    """Whether a score keeps a limit; None if one of them was not measured."""
+    if NOT_MEASURED in (score, value):
+        return None
+    below, above = comparison[0] == "<" and score < value, comparison[0] == ">" and score > value
+    return bool(below or above or ("=" in comparison and score == value))
 
 
 def limits_reached():
     """Each limit with the scores that answer it, and the verdict."""
     rows = []
     for limit in problem_thresholds:
-        metric, comparison = limit["metric"], limit["comparison"]
-        by_baseline = limit["value"] == "baseline"
-        value = measured("baseline_metrics", metric) if by_baseline else limit["value"]
+        metric, comparison, value = limit["metric"], limit["comparison"], limit["value"]
         folds, held_out = measured("cv_metrics", metric), measured("test_performance", metric)
-        # A limit of the user's is judged on the hold-out; the baseline has to be beaten in the folds.
-        score, interval = (
-            folds if by_baseline else held_out,
-            None if by_baseline else interval_of(metric),
+        interval = measured("holdout_interval", metric)
+        met = keeps(held_out, comparison, value)
+        if value == "baseline":  # to be beaten in the folds, and not lost on the hold-out
+            value = measured("baseline_metrics", metric)
+            met = keeps(folds, comparison, value)
+            if met and measured("baseline_performance", metric) != NOT_MEASURED:
+                met = keeps(held_out, comparison, measured("baseline_performance", metric))
+        known = (
+            not isinstance(interval, str)
+            and not isinstance(value, str)
+            and limit["value"] != "baseline"
         )
-        met = NOT_MEASURED
-        if NOT_MEASURED not in (score, value):
-            below, above = (
-                comparison[0] == "<" and score < value,
-                comparison[0] == ">" and score > value,
-            )
-            met = bool(below or above or ("=" in comparison and score == value))
         rows.append(
             {
                 "limit": f"{metric} {comparison} {figure_text(value)}"
-                + (" (baseline)" if by_baseline else ""),
+                + (" (baseline in the folds)" if limit["value"] == "baseline" else ""),
                 "folds": folds,
                 "hold-out": held_out,
-                "judged": f"{figure_text(score)} {'in the folds' if by_baseline else 'on the hold-out'}",
-                "interval": interval,
+                "interval": tuple(interval) if known else None,
                 "met": met,
                 "undecided": bool(
-                    interval and met is not NOT_MEASURED and interval[0] <= value <= interval[1]
+                    known and met is not None and interval[0] <= value <= interval[1]
                 ),
             }
         )
@@ -95,10 +92,13 @@ def verdict_lines():
     """A sentence for each limit, honest about chance."""
     lines = []
     for row in limits_reached():
-        answer = {True: "met", False: "**not met**"}.get(
-            row["met"], "**not measured**, which does not count as met"
+        answer = {True: "met", False: "**not met**", None: "**not measured**, so not met"}[
+            row["met"]
+        ]
+        line = (
+            f"{row['limit']}: {figure_text(row['hold-out'])} on the hold-out, "
+            f"{figure_text(row['folds'])} in the folds, {answer}"
         )
-        line = f"{row['limit']}: {row['judged']}, {answer}"
         if row["interval"]:
             line += f" (95 % interval {figure_text(row['interval'][0])} to {figure_text(row['interval'][1])})"
         if row["undecided"]:
@@ -120,7 +120,7 @@ def limits_table():
             " to ".join(figure_text(end) for end in row["interval"]) if row["interval"] else "–"
         )
         met = "undecided, " if row["undecided"] else ""
-        met += {True: "met", False: "not met"}.get(row["met"], NOT_MEASURED)
+        met += {True: "met", False: "not met", None: NOT_MEASURED}[row["met"]]
         lines.append(
             f"| {row['limit']} | {figure_text(row['folds'])} | {figure_text(row['hold-out'])} "
             f"| {interval} | {met} |"

@@ -127,7 +127,7 @@ def improvements():
     return [figure_text(item) for item in (advice.values() if isinstance(advice, dict) else advice)]
 
 
-missed = [row for row in limits_reached() if row["met"] is not True]
+missed = [row for row in limits_reached() if not row["met"]]
 undecided = [row for row in limits_reached() if row["undecided"]]
 closest = <<CLOSEST>>
 executive_summary = "\n".join(

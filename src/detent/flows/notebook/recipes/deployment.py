@@ -160,7 +160,7 @@ def limitations():
     lines += [
         f"Not achieved: {line}"
         for row, line in zip(limits_reached(), verdict_lines())
-        if row["met"] is not True
+        if not row["met"]
     ]
     lines += [
         f"Undecided: {line}"

@@ -50,61 +50,57 @@ def keeps(score, comparison, value):
 
 
 def limits_reached():
-    """Each limit with the scores that answer it, and the verdict."""
+    """Each limit with its scores: it is met only if it is kept in the folds and on the hold-out."""
     rows = []
     for limit in problem_thresholds:
         metric, comparison, value = limit["metric"], limit["comparison"], limit["value"]
-        folds, held_out = measured("cv_metrics", metric), measured("test_performance", metric)
+        of_folds = of_held_out = value
+        if value == "baseline":  # which is scored like the model, in the folds and on the hold-out
+            of_folds, of_held_out = (
+                measured("baseline_metrics", metric),
+                measured("baseline_performance", metric),
+            )
         interval = measured("holdout_interval", metric)
-        met = keeps(held_out, comparison, value)
-        if value == "baseline":  # to be beaten in the folds, and not lost on the hold-out
-            value = measured("baseline_metrics", metric)
-            met = keeps(folds, comparison, value)
-            if met and measured("baseline_performance", metric) != NOT_MEASURED:
-                met = keeps(held_out, comparison, measured("baseline_performance", metric))
-        known = (
-            not isinstance(interval, str)
-            and not isinstance(value, str)
-            and limit["value"] != "baseline"
-        )
+        known = not isinstance(interval, str) and not isinstance(of_held_out, str)
+        folds, held_out = measured("cv_metrics", metric), measured("test_performance", metric)
         rows.append(
             {
                 "limit": f"{metric} {comparison} {figure_text(value)}"
-                + (" (baseline in the folds)" if limit["value"] == "baseline" else ""),
+                + (f" ({figure_text(of_folds)} in the folds)" if value == "baseline" else ""),
                 "folds": folds,
+                "kept in folds": keeps(folds, comparison, of_folds),
                 "hold-out": held_out,
+                "kept on hold-out": keeps(held_out, comparison, of_held_out),
                 "interval": tuple(interval) if known else None,
-                "met": met,
-                "undecided": bool(
-                    known and met is not None and interval[0] <= value <= interval[1]
-                ),
+                "undecided": known and bool(interval[0] <= of_held_out <= interval[1]),
             }
         )
+        rows[-1]["met"] = rows[-1]["kept in folds"] is True and rows[-1]["kept on hold-out"] is True
     return rows
 
 
 def verdict():
     """The answer in words: achieved, or not achieved."""
-    return "achieved" if all(row["met"] is True for row in limits_reached()) else "not achieved"
+    return "achieved" if all(row["met"] for row in limits_reached()) else "not achieved"
+
+
+KEPT = {True: "met", False: "**not met**", None: "**not measured**"}
 
 
 def verdict_lines():
     """A sentence for each limit, honest about chance."""
     lines = []
     for row in limits_reached():
-        answer = {True: "met", False: "**not met**", None: "**not measured**, so not met"}[
-            row["met"]
-        ]
         line = (
             f"{row['limit']}: {figure_text(row['hold-out'])} on the hold-out, "
-            f"{figure_text(row['folds'])} in the folds, {answer}"
+            f"{KEPT[row['kept on hold-out']]}; "
+            f"{figure_text(row['folds'])} in the folds, {KEPT[row['kept in folds']]}"
         )
         if row["interval"]:
-            line += f" (95 % interval {figure_text(row['interval'][0])} to {figure_text(row['interval'][1])})"
+            ends = " to ".join(figure_text(end) for end in row["interval"])
+            line += f"; 95 % interval of the hold-out {ends}"
         if row["undecided"]:
-            line += (
-                "; **undecided**: the limit lies inside the interval, so chance may have decided"
-            )
+            line += ", so **undecided**: the limit lies inside it, and chance may have decided"
         lines.append(line + ".")
     return lines
 
@@ -116,15 +112,10 @@ def limits_table():
         "| --- | --- | --- | --- | --- |",
     ]
     for row in limits_reached():
-        interval = (
-            " to ".join(figure_text(end) for end in row["interval"]) if row["interval"] else "–"
-        )
-        met = "undecided, " if row["undecided"] else ""
-        met += {True: "met", False: "not met", None: NOT_MEASURED}[row["met"]]
-        lines.append(
-            f"| {row['limit']} | {figure_text(row['folds'])} | {figure_text(row['hold-out'])} "
-            f"| {interval} | {met} |"
-        )
+        interval = " to ".join(figure_text(end) for end in row["interval"] or ["–"])
+        met = ("met" if row["met"] else "not met") + (", undecided" if row["undecided"] else "")
+        scores = f"{figure_text(row['folds'])} | {figure_text(row['hold-out'])}"
+        lines.append(f"| {row['limit']} | {scores} | {interval} | {met} |")
     return "\n".join(lines)
 
 

@@ -26,7 +26,8 @@ COLLECTION = [
     "observation_unit_identification", "relevance_assessment", "pcs_hypothesis_formulation",
 ]  # fmt: skip
 INTEGRITY = [
-    "dimensional_integrity_check", "value_validity_check", "completeness_restoration", "integrity_verification",
+    "dimensional_integrity_check", "value_validity_check", "completeness_restoration",
+    "integrity_verification",
 ]  # fmt: skip
 EXPLORATION = ["current_state_assessment", "targeted_inquiry", "insight_extraction", "eda_consolidation"]
 METHODOLOGY = ["method_proposal", "training_evaluation_strategy", "methodology_consolidation"]
@@ -141,6 +142,13 @@ class Notebook:
 
     def __getitem__(self, name: str) -> Any:
         return self.names[name]
+
+
+def without_charts(book: Notebook) -> Notebook:
+    """Execute stages 1, 2 and 4, with what stage 3 would have found left empty."""
+    book.cook(*COLLECTION, *INTEGRITY)
+    book.names.update(modeling_recommendations=[], relation_strength={}, chart_captions={})
+    return book.cook(*METHODOLOGY)
 
 
 def notebook(

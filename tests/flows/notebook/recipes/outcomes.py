@@ -9,7 +9,8 @@ from tests.flows.notebook.recipes.notebooks import Notebook
 MODEL = """
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import accuracy_score, balanced_accuracy_score, mean_absolute_error, r2_score, root_mean_squared_error
+from sklearn.metrics import accuracy_score, balanced_accuracy_score
+from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 from sklearn.model_selection import cross_val_predict, train_test_split
 
 numeric = feature_engineering_strategy["numeric"]
@@ -30,7 +31,8 @@ def scores(true, predicted):
     }
 
 
-final_model = (Ridge() if task_type == "regression" else LogisticRegression(max_iter=2000)).fit(X_train, y_train)
+final_model = (Ridge() if task_type == "regression" else LogisticRegression(max_iter=2000)).fit(X_train,
+y_train)
 dummy = DummyRegressor(strategy="median") if task_type == "regression" else DummyClassifier()
 cv_metrics = scores(y_train, cross_val_predict(final_model, X_train, y_train, cv=3))
 baseline_metrics = scores(y_train, cross_val_predict(dummy, X_train, y_train, cv=3))

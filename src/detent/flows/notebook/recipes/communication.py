@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from detent.flows.notebook.recipes.code_text import cell, fill, literal
+from detent.flows.notebook.recipes.code_text import cell, fill
 from detent.flows.notebook.recipes.recipe import Kitchen, Recipe
 from detent.flows.notebook.recipes.retries import ATTEMPT, attempted
 from detent.flows.notebook.recipes.verdict_code import MEASURED
@@ -192,7 +192,6 @@ def visualization_package(kitchen: Kitchen) -> Recipe:
     slots = {
         "CAPTIONS": attempted(kitchen, "dict(chart_captions)", "{}"),
         "MORE": _MORE_FIGURES if kitchen.iteration > 1 else "",
-        "LEAST": literal(8),
     }
     return Recipe(
         lead=(
@@ -294,7 +293,7 @@ for path, caption in visualization_package.items():
 _MORE_FIGURES = r"""
 # Fewer than eight figures so far: how each of the first columns is spread.
 for number, name in enumerate([target_column, *X_train.columns] * 8, 1):
-    if len(list(Path("outputs").rglob("*.png"))) >= <<LEAST>>:
+    if len(list(Path("outputs").rglob("*.png"))) >= 8:
         break
     figure, axis = plt.subplots(figsize=(7, 3.4), layout="constrained")
     df_typed[name].dropna().astype(str).value_counts().sort_index().head(12 + number).plot.bar(

@@ -178,8 +178,10 @@ same_target = not is_number(read_target) or bool(
     (read_target.astype(float) == df_typed[target_column].astype(float)).all()
 )
 present = df_typed.notna()
+dropped_rows = <<DROPPED>>
+rows_without = <<WITHOUT>>
 integrity_verification_report = {
-    "rows are accounted for": len(raw_dataset) - <<DROPPED>> - <<WITHOUT>> == len(df_typed),
+    "rows are accounted for": len(raw_dataset) - dropped_rows - rows_without == len(df_typed),
     "every row can be traced back": bool(
         df_typed.index.is_unique and df_typed.index.isin(raw_dataset.index).all()
     ),

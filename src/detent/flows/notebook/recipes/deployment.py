@@ -16,7 +16,7 @@ def stakeholder_guidance(kitchen: Kitchen) -> Recipe:
     # Stage 5 knows what the saved model needs, so its author writes the script.
     script: str = import_module("detent.flows.notebook.recipes.predict_script").predict_script(kitchen)
     slots = {
-        "SCRIPT": _script_literal(script),
+        "SCRIPT": script_literal(script),
         "TARGET_KIND": attempted(kitchen, "str(df_typed[target_column].dtype)", '"unknown"'),
     }
     return Recipe(
@@ -30,7 +30,7 @@ def stakeholder_guidance(kitchen: Kitchen) -> Recipe:
     )
 
 
-def _script_literal(script: str) -> str:
+def script_literal(script: str) -> str:
     """A script as a string that can be read, where its own quotes allow it."""
     readable = "'''" not in script and not script.endswith(("\\", "'"))
     return f"r'''{script}'''" if readable else literal(script)
@@ -201,6 +201,7 @@ def section(title, lines):
 
 
 looks = measured("holdout_looks")
+versions = <<COMPUTABLE>>
 model_card = "\n".join(
     [
         f"# Model card: {code_name(target_column)}",
@@ -267,7 +268,7 @@ model_card = "\n".join(
                 "the implementation guide says what NEW has to hold",
             ],
         ),
-        *section("Seed and versions", [f"seed {RANDOM_STATE}", <<COMPUTABLE>>]),
+        *section("Seed and versions", [f"seed {RANDOM_STATE}", versions]),
     ]
 )
 Path("outputs").mkdir(exist_ok=True)

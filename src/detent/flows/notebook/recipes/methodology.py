@@ -41,7 +41,7 @@ def method_proposal(kitchen: Kitchen) -> Recipe:
         "EXCLUDED": attempted(kitchen, 'dict(relevance_report["excluded"])', "{}"),
         "DROPPED": attempted(
             kitchen,
-            '{**dimension_report["dropped_columns"], **validity_report["dropped_columns"]}',
+            'dimension_report["dropped_columns"] | validity_report["dropped_columns"]',
             '{name: "dropped" for name in raw_dataset.columns if name not in df_typed.columns}',
         ),
         "KEEP": literal(list(kitchen.problem.keep)),
@@ -114,12 +114,15 @@ _PROPOSAL = r"""
 candidate_features = <<FEATURES>>
 kinds = column_groups(df_typed[candidate_features])
 <<CAUTIOUS>>
-left_out = {**<<EXCLUDED>>, **<<DROPPED>>}
+excluded = <<EXCLUDED>>
+dropped = <<DROPPED>>
 skew = float(df_typed[target_column].skew()) if task_type == "regression" else 0.0
 feature_engineering_strategy = {
     **kinds,
     "left_out": {
-        name: reason for name, reason in left_out.items() if name not in candidate_features
+        name: reason
+        for name, reason in {**excluded, **dropped}.items()
+        if name not in candidate_features
     },
     "log_target": bool(
         task_type == "regression" and skew > 1 and df_typed[target_column].min() >= 0

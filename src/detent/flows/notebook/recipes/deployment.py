@@ -16,18 +16,21 @@ def stakeholder_guidance(kitchen: Kitchen) -> Recipe:
     # Stage 5 knows what the saved model needs, so its author writes the script.
     script: str = import_module("detent.flows.notebook.recipes.predict_script").predict_script(kitchen)
     slots = {
-        "SCRIPT": _script_literal(script),
+        "SCRIPT": script_literal(script),
         "TARGET_KIND": attempted(kitchen, "str(df_typed[target_column].dtype)", '"unknown"'),
     }
     return Recipe(
-        lead="Whether the model is of use shows when others apply it. The script reads a new table as this notebook read "
-        "the first one, and writes a prediction for each of its rows. The guide says how, and when not to.",
+        lead=(
+            "Whether the model is of use shows when others apply it. The script reads a new table as "
+            "this notebook read the first one, and writes a prediction for each of its rows. The guide "
+            "says how, and when not to."
+        ),
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_GUIDANCE, slots)),
         result=_GUIDANCE_RESULT,
     )
 
 
-def _script_literal(script: str) -> str:
+def script_literal(script: str) -> str:
     """A script as a string that can be read, where its own quotes allow it."""
     readable = "'''" not in script and not script.endswith(("\\", "'"))
     return f"r'''{script}'''" if readable else literal(script)
@@ -52,10 +55,13 @@ implementation_guide = "\n".join(
         ),
         "",
         "1. Keep `models/` and `outputs/` beside each other, as they are.",
-        "2. Put the new rows into a table of the same kind as the first one. The order of columns does not matter.",
-        "3. Run `python outputs/predict.py NEW [OUT]`. It writes CSV, one row for each row of NEW, in its order.",
+        "2. Put the new rows into a table of the same kind as the first one. The order of columns "
+        "does not matter.",
+        "3. Run `python outputs/predict.py NEW [OUT]`. It writes CSV, one row for each row of NEW, "
+        "in its order.",
         "",
-        f"**It needs** {counted(len(needed_columns), 'column')}: {listing(needed_columns, 40)}. Values may be missing and "
+        f"**It needs** {counted(len(needed_columns), 'column')}: {listing(needed_columns, 40)}. "
+        "Values may be missing and "
         "categories may be new; a missing column is named and nothing is predicted.",
         "",
         "**It writes** `prediction`"
@@ -78,7 +84,8 @@ implementation_guide = "\n".join(
         + (
             f"On the hold-out the error was {figure_text(measured('test_performance', 'rmse'))} (RMSE)"
             if task_type == "regression"
-            else f"On the hold-out the balanced accuracy was {figure_text(measured('test_performance', 'balanced_accuracy'))}"
+            else "On the hold-out the balanced accuracy was "
+            f"{figure_text(measured('test_performance', 'balanced_accuracy'))}"
         )
         + "; train again when new rows do clearly worse.",
     ]
@@ -88,7 +95,8 @@ print(implementation_guide)
 
 _GUIDANCE_RESULT = r"""
 (
-    f"`outputs/predict.py` ({Path('outputs/predict.py').stat().st_size:,} bytes) predicts {code_name(target_column)} from "
+    f"`outputs/predict.py` ({Path('outputs/predict.py').stat().st_size:,} bytes) predicts "
+    f"{code_name(target_column)} from "
     f"{counted(len(needed_columns), 'column')}. The goal was **{verdict()}**."
 )
 """
@@ -107,8 +115,10 @@ def deployment_support(kitchen: Kitchen) -> Recipe:
         "SMALL": literal(200),
     }
     return Recipe(
-        lead="The model card travels with the model: what it is for, what it was made from, how good it is and how that "
-        "was measured, and where it must not be trusted.",
+        lead=(
+            "The model card travels with the model: what it is for, what it was made from, how good it "
+            "is and how that was measured, and where it must not be trusted."
+        ),
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_CARD, slots)),
         result=_CARD_RESULT,
     )
@@ -121,7 +131,8 @@ def pcs_lines():
     folds, held_out = measured("cv_metrics", primary), measured("test_performance", primary)
     gap = abs(held_out - folds) if NOT_MEASURED not in (folds, held_out) else NOT_MEASURED
     return [
-        f"Predictability: {primary} {figure_text(folds)} in the folds and {figure_text(held_out)} on the hold-out, "
+        f"Predictability: {primary} {figure_text(folds)} in the folds and {figure_text(held_out)} on "
+        "the hold-out, "
         f"a gap of {figure_text(gap)}; leaks that remain: {figure_text(measured('leakage_report', 'leaks'))}",
         f"Computability: seed {RANDOM_STATE}, versions and SHA-256 of the data recorded below",
         "Stability: variation coefficient "
@@ -135,17 +146,21 @@ def limitations():
     split = evaluation_framework["split"]
     lines = [
         {
-            "shuffled": "It was tested on rows drawn from the same table; rows from other times, places or populations may differ.",
-            "stratified": "It was tested on rows drawn from the same table; rows from other times, places or populations may differ.",
-            "group": f"It was tested on other groups of the same table ({code_name(split['column'])}); other kinds may differ.",
-            "time": f"It was tested on the rows latest in {code_name(split['column'])}; what changes after them is unknown to it.",
+            "shuffled": "It was tested on rows drawn from the same table; rows from other times, "
+            "places or populations may differ.",
+            "stratified": "It was tested on rows drawn from the same table; rows from other times, "
+            "places or populations may differ.",
+            "group": "It was tested on other groups of the same table "
+            f"({code_name(split['column'])}); other kinds may differ.",
+            "time": f"It was tested on the rows latest in {code_name(split['column'])}; what changes "
+            "after them is unknown to it.",
         }[split["kind"]],
         "It tells what goes together, not what causes what; changing a feature need not change the outcome.",
     ]
     lines += [
         f"Not achieved: {line}"
         for row, line in zip(limits_reached(), verdict_lines())
-        if row["met"] is not True
+        if not row["met"]
     ]
     lines += [
         f"Undecided: {line}"
@@ -185,7 +200,8 @@ def section(title, lines):
     return [f"## {title}", *(f"- {line}" for line in lines), ""]
 
 
-looks = measured("test_performance", "looks")
+looks = measured("holdout_looks")
+versions = <<COMPUTABLE>>
 model_card = "\n".join(
     [
         f"# Model card: {code_name(target_column)}",
@@ -204,7 +220,8 @@ model_card = "\n".join(
             [
                 f"file {measured('data_inventory_checklist', 'file')}",
                 f"SHA-256 {measured('data_inventory_checklist', 'sha256')}",
-                f"{len(raw_dataset):,} rows and {raw_dataset.shape[1]:,} columns read, {len(df_typed):,} rows used",
+                f"{len(raw_dataset):,} rows and {raw_dataset.shape[1]:,} columns read, "
+                f"{len(df_typed):,} rows used",
                 f"target {code_name(target_column)}",
             ],
         ),
@@ -238,7 +255,8 @@ model_card = "\n".join(
         *section(
             "Hold-out",
             [
-                f"{figure_text(measured('test_performance', 'n'))} rows, {evaluation_framework['split']['kind']} split",
+                f"{figure_text(measured('test_performance', 'n'))} rows, "
+                f"{evaluation_framework['split']['kind']} split",
                 f"looked at {counted(looks if isinstance(looks, int) else <<LOOKS>>, 'time')}",
             ],
         ),
@@ -250,7 +268,7 @@ model_card = "\n".join(
                 "the implementation guide says what NEW has to hold",
             ],
         ),
-        *section("Seed and versions", [f"seed {RANDOM_STATE}", <<COMPUTABLE>>]),
+        *section("Seed and versions", [f"seed {RANDOM_STATE}", versions]),
     ]
 )
 Path("outputs").mkdir(exist_ok=True)

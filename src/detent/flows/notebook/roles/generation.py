@@ -44,7 +44,7 @@ class Generation:
     async def generate(self, ctx: StepContext) -> dict[str, Any]:
         """The recipe of the current step: a text and a cell, then the text about what came out."""
         run = NotebookRun(ctx.values)
-        criteria = self._facts.criteria_of_stage(run)
+        criteria = self._facts.closing_criteria(run)
         outputs = list(run.behavior.outputs or ())
         recipe = recipe_for(run.step.step_id, self.kitchen(run), outputs, criteria)
         if recipe is None:

@@ -21,15 +21,18 @@ from detent.flows.notebook.state.transitions import apply
 class Planning:
     """Handlers and conclusions of the planners."""
 
-    def __init__(self, reflection: Reflection) -> None:
+    def __init__(self, reflection: Reflection, stability: float) -> None:
         self._reflection = reflection
+        self._stability = stability
 
     # -- stages ---------------------------------------------------------------------------------------------
 
     async def plan_stages(self, ctx: StepContext) -> dict[str, Any]:
         """The stages of the catalogue."""
         run = NotebookRun(ctx.values)
-        return RoleAnswer(plan_stages(run.reading, report=run.options.report)).to_plain()
+        return RoleAnswer(
+            plan_stages(run.reading, report=run.options.report, stability=self._stability)
+        ).to_plain()
 
     async def stages_planned(self, ctx: StepContext, said: Mapping[str, Any]) -> Outcome:
         """The first stage becomes current."""
@@ -54,7 +57,7 @@ class Planning:
         if run.values.get(PENDING) is not None:
             return RoleAnswer(self._reflection.steps_to_redo(run)).to_plain()
         stage_id = run.stage.stage_id
-        plan = plan_steps(stage_id, run.reading, run.options.profile)
+        plan = plan_steps(stage_id, run.reading, run.options.profile, stability=self._stability)
         done = {step.step_id for step in run.state.ledger.closed_steps.get(stage_id, ())}
         steps = tuple(step for step in plan.steps if step.id not in done) or plan.steps
         return RoleAnswer(
@@ -84,14 +87,15 @@ class Planning:
         run = NotebookRun(ctx.values)
         return RoleAnswer(self.arranged_by_code(run)).to_plain()
 
-    @staticmethod
-    def arranged_by_code(run: NotebookRun) -> BehaviorPlan:
+    def arranged_by_code(self, run: NotebookRun) -> BehaviorPlan:
         """The behavior that the catalogue arranges next."""
         step = run.step
         number = int(run.state.next_behavior_id.rpartition("_b")[2])
         produced = set(run.document.steps.current_outputs.produced) | set(produced_now(run))
         missing = tuple(name for name in (step.verified_artifacts or {}) if name not in produced)
-        return arrange(step.step_id, number, missing, run.reading, run.options.profile)
+        return arrange(
+            step.step_id, number, missing, run.reading, run.options.profile, stability=self._stability
+        )
 
     async def behavior_arranged(self, ctx: StepContext, said: Mapping[str, Any]) -> Outcome:
         """The behavior becomes current."""

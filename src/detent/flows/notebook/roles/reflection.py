@@ -184,7 +184,10 @@ class Reflection:
 
     def steps_to_redo(self, run: NotebookRun) -> StepPlan:
         """The catalogue's plan for a backtrack in the stage, or a revision: from the step to do again on."""
-        plan = plan_steps(run.stage.stage_id, run.reading, run.options.profile)
+        plan = plan_steps(
+            run.stage.stage_id, run.reading, run.options.profile,
+            stability=self._settings.stability_threshold,
+        )  # fmt: skip
         first = self._facts.step_to_redo(run)
         ids = [step.id for step in plan.steps]
         begin = ids.index(first) if first in ids else 0

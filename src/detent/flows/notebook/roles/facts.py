@@ -229,9 +229,16 @@ class MeasuredFacts:
 
     def _stage_verdict(self, run: NotebookRun, attempt: Sequence[Cell]) -> Verdict:
         stage = [cell for cell in run.live if cell.stage == run.stage.stage_id]
-        return self._verdict(
-            run, list(run.stage.verified_artifacts or ()), self._of_stage(run), [*stage, *attempt]
-        )
+        # A threshold on scores that a later step will produce is not missed yet.
+        due = [criterion for criterion in self._of_stage(run) if self._is_due(run, criterion)]
+        return self._verdict(run, list(run.stage.verified_artifacts or ()), due, [*stage, *attempt])
+
+    def _is_due(self, run: NotebookRun, criterion: Criterion) -> bool:
+        if criterion.tree not in {locked.tree for locked in self._locked(run, HOLDERS)}:
+            return True
+        holder = next(name for name in HOLDERS if criterion.mentions(name))
+        judged = run.state.ledger.locked
+        return holder in (run.measured.get("probes") or {}) or criterion.text in judged
 
     def _verdict(
         self, run: NotebookRun, names: Sequence[str], criteria: Sequence[Criterion], cells: Sequence[Cell]

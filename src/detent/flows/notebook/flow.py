@@ -70,7 +70,7 @@ class NotebookFlow(Flow):
 
     def _own_steps(self, settings: NotebookSettings) -> Mapping[Any, Step]:
         reflection = Reflection(settings, self.facts)
-        planning = Planning(reflection, settings.stability_threshold)
+        planning = Planning(settings, reflection)
         generation = Generation(settings, self.facts)
         finish = Step("finish", _finish, effects=(), queries=(), agent=AgentSide(role=AgentRole.NONE))
         return {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
@@ -31,6 +32,9 @@ POSITION = ".detent/position.json"
 """File that says what the kernel holds, so that a later process can tell whether to go on with it."""
 LONGEST_TEXT = 2000
 """Characters of an output that stand in a receipt; the whole is kept beside."""
+TRACEBACK_LINES = 20
+"""Last lines of a traceback that stand in a receipt."""
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 ACTIONS = "notebook.actions"
 """The effect that performs a round."""
 
@@ -164,6 +168,7 @@ class KernelSession:
             "error": result.error,
             "count": result.execution_count,
             "texts": [text[:LONGEST_TEXT] for text in texts],
+            "traceback": [line for output in outputs for line in _traceback_of(output)][-TRACEBACK_LINES:],
             "outputs": self._put(outputs) if outputs else None,
             "warnings": sum(text.count("Warning:") for text in map(_stderr_of, outputs)),
             "ms": round(result.duration_ms, 1),
@@ -274,6 +279,10 @@ def _text_of(output: Mapping[str, Any]) -> str:
     if output["output_type"] == "error":
         return f"{output.get('ename')}: {output.get('evalue')}"
     return str(output.get("text") or "")
+
+
+def _traceback_of(output: Mapping[str, Any]) -> list[str]:
+    return COLOURS.sub("", "\n".join(output.get("traceback") or ())).splitlines()
 
 
 def _stderr_of(output: Mapping[str, Any]) -> str:

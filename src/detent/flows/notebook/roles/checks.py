@@ -19,7 +19,6 @@ from detent.flows.notebook.measuring.criteria import CriterionRefused, parse_cri
 from detent.flows.notebook.measuring.expressions import assigned_names
 from detent.flows.notebook.measuring.figures import unsupported_figures
 from detent.flows.notebook.payloads.values import (
-    Action,
     Actions,
     BehaviorPlan,
     BehaviorReflection,
@@ -290,16 +289,17 @@ def _mentions(text: str, threshold: str) -> bool:
 
 
 def _messages(run: NotebookRun, role: Role) -> list[str]:
-    """Communications for the agent of the current behavior."""
+    """Communications for the agent of the current behavior since its behavior before this one."""
     behavior = run.document.behaviors.current
     if role.kind != "T4" or behavior is None:
         return []
-    return [
-        str(message["text"])
-        for line in run.values.get(LOG, ())
-        for message in line.get("messages", ())
-        if message["to"] == (behavior.agent or "").lower()
-    ]
+    agent = (behavior.agent or "").lower()
+    messages: list[str] = []
+    for line in run.values.get(LOG, ()):
+        if line.get("agent") == agent and line.get("behavior") != behavior.behavior_id:
+            messages.clear()  # it was shown them then
+        messages += [str(message["text"]) for message in line.get("messages", ()) if message["to"] == agent]
+    return messages
 
 
 def _is_later(run: NotebookRun) -> bool:
@@ -313,12 +313,3 @@ def _texts(raw: bytes | None) -> str:
         return ""
     outputs = json.loads(raw)
     return "\n".join(str(output.get("text") or output.get("evalue") or "") for output in outputs)
-
-
-def communications(actions: Iterable[Action]) -> list[dict[str, str]]:
-    """Messages of a round to other agents."""
-    return [
-        {"to": action.to, "text": action.text}
-        for action in actions
-        if action.kind == "communicate" and action.to is not None
-    ]

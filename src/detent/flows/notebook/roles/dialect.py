@@ -122,7 +122,9 @@ class RoleDialect(Dialect):
         return [ToolCall("", ACTIONS, args)]
 
     def answered(self, plan: Plan, acts: Sequence[Act], results: Sequence[str]) -> str:
-        """The outputs of the round, and how to go on."""
+        """The outputs of the round, and how to go on; of a round that was not performed, the reasons."""
+        if not any(act.happened for act in acts):
+            return "\n\n".join(["Your actions were not carried out:", *results])
         texts = [
             text for act in acts if act.happened for cell in act.receipt["cells"] for text in cell["texts"]
         ]

@@ -60,7 +60,6 @@ from detent.flows.notebook.verification import check_of
 
 HOLDERS = ("cv_metrics", "test_performance")
 """Variables on whose figures the user's thresholds are judged."""
-TRACEBACK_LINES = 20
 
 
 def facts_now(ctx: StepContext, **more: Any) -> Facts:
@@ -302,7 +301,7 @@ class MeasuredFacts:
         return ExecutionQuality(
             "failed" if len(failed) == len(codes) else "partial",
             tuple(cell.error or cell.status or "" for cell in failed), lines,
-            tuple(run.measured.get("traceback", ()))[-TRACEBACK_LINES:],
+            tuple(run.measured.get("traceback", ())),
         )  # fmt: skip
 
     def behavior_reflection(self, run: NotebookRun, facts: Facts, decision: Decision) -> BehaviorReflection:

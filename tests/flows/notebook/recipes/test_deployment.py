@@ -40,7 +40,7 @@ class TestModelCard:
             "Predict price, RMSE < 30000", houses["data_inventory_checklist"]["sha256"], "table.csv",
             "120 rows and 6 columns", "`const`", "`price_in_thousands`", "alpha", "rmse < 30,000",
             f"{houses['baseline_metrics']['rmse']:,.0f}", "looked at 1 time", "python outputs/predict.py",
-            "seed 42", f"pandas {houses['pd'].__version__}", "coefficient 0.034",
+            "seed 42", f"pandas {houses['pd'].__version__}", "coefficient of variation 0.034",
         ):  # fmt: skip
             assert part in card
 

@@ -270,11 +270,7 @@ def caption_of(path):
     )
 
 
-metrics_drawn = list(
-    dict.fromkeys(
-        [evaluation_framework["primary_metric"], *(limit["metric"] for limit in problem_thresholds)]
-    )
-)
+metrics_drawn = list(dict.fromkeys(limit["metric"] for limit in problem_thresholds))
 figure = draw_scores(metrics_drawn[:4])
 Path("outputs/report").mkdir(parents=True, exist_ok=True)
 figure.savefig("outputs/report/scores.png", dpi=110)

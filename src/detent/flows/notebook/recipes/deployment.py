@@ -77,7 +77,9 @@ implementation_guide = "\n".join(
         + {
             "time": "a time long after the last training row",
             "group": "groups of another kind",
-        }.get(evaluation_framework["split"]["kind"], "other places, times or populations")
+        }.get(
+            measured("evaluation_framework", "split", "kind"), "other places, times or populations"
+        )
         + "; and never as the only ground for a decision about a person.",
         "",
         "**Keep watch:** compare predictions with what came true. "
@@ -112,7 +114,7 @@ def deployment_support(kitchen: Kitchen) -> Recipe:
         "COMPUTABLE": attempted(
             kitchen, "', '.join(f'{n} {v}' for n, v in library_versions.items())", '"not recorded"'
         ),
-        "SMALL": literal(200),
+        "MOST_VARIATION": literal(kitchen.settings.stability_threshold),
     }
     return Recipe(
         lead=(
@@ -125,57 +127,53 @@ def deployment_support(kitchen: Kitchen) -> Recipe:
 
 
 _CARD = r'''
+MOST_VARIATION = <<MOST_VARIATION>>
+
+
 def pcs_lines():
-    """Predictability, computability and stability, each with its figure."""
-    primary = evaluation_framework["primary_metric"]
-    folds, held_out = measured("cv_metrics", primary), measured("test_performance", primary)
+    """Predictability, computability and stability: yes or no, with the figures that say so."""
+    metric = problem_thresholds[0]["metric"]
+    folds, held_out = measured("cv_metrics", metric), measured("test_performance", metric)
     gap = abs(held_out - folds) if NOT_MEASURED not in (folds, held_out) else NOT_MEASURED
+    leaks, rows = measured("leakage_report", "leaks"), measured("test_performance", "n")
+    predictable = NOT_MEASURED not in (leaks, rows, held_out) and not leaks and rows > 0
+    variation = measured("stability_metrics", "variation_coefficient")
+    stable = variation != NOT_MEASURED and variation < MOST_VARIATION
     return [
-        f"Predictability: {primary} {figure_text(folds)} in the folds and {figure_text(held_out)} on "
-        "the hold-out, "
-        f"a gap of {figure_text(gap)}; leaks that remain: {figure_text(measured('leakage_report', 'leaks'))}",
-        f"Computability: seed {RANDOM_STATE}, versions and SHA-256 of the data recorded below",
-        "Stability: variation coefficient "
-        f"{figure_text(measured('stability_metrics', 'variation_coefficient'))}, certified: "
-        f"{figure_text(measured('stability_certification', 'certified'))}",
+        f"predictability: {'yes' if predictable else 'no'}; {figure_text(rows)} rows held out and "
+        f"scored, {metric} {figure_text(held_out)} there and {figure_text(folds)} in the folds (a gap "
+        f"of {figure_text(gap)}), leaks that remain: {figure_text(leaks)}",
+        f"computability: seed {RANDOM_STATE}, versions and SHA-256 of the data are recorded; the run "
+        "says whether a second execution gave the same",
+        f"stability: {'yes' if stable else 'no'}; coefficient of variation {figure_text(variation)}, "
+        f"to stay below {MOST_VARIATION:g}",
     ]
 
 
 def limitations():
     """What the model cannot be trusted with, each with the figure that says so."""
-    split = evaluation_framework["split"]
+    column = code_name(measured("evaluation_framework", "split", "column"))
+    tested = {
+        "group": f"other groups of the same table ({column}); groups of another kind may differ",
+        "time": f"the latest rows by {column}; what changes after them is unknown to it",
+    }
+    usual = (
+        "rows drawn from the same table; rows from other times, places or populations may differ"
+    )
     lines = [
-        {
-            "shuffled": "It was tested on rows drawn from the same table; rows from other times, "
-            "places or populations may differ.",
-            "stratified": "It was tested on rows drawn from the same table; rows from other times, "
-            "places or populations may differ.",
-            "group": "It was tested on other groups of the same table "
-            f"({code_name(split['column'])}); other kinds may differ.",
-            "time": f"It was tested on the rows latest in {code_name(split['column'])}; what changes "
-            "after them is unknown to it.",
-        }[split["kind"]],
-        "It tells what goes together, not what causes what; changing a feature need not change the outcome.",
+        f"It was tested on {tested.get(measured('evaluation_framework', 'split', 'kind'), usual)}.",
+        "It tells what goes together, not what causes what: changing a feature need not change the outcome.",
     ]
-    lines += [
-        f"Not achieved: {line}"
-        for row, line in zip(limits_reached(), verdict_lines())
-        if not row["met"]
-    ]
-    lines += [
-        f"Undecided: {line}"
-        for row, line in zip(limits_reached(), verdict_lines())
-        if row["undecided"]
-    ]
-    if len(df_typed) < <<SMALL>>:
+    for row, line in zip(limits_reached(), verdict_lines()):
+        if not row["met"]:
+            lines.append(f"Not achieved: {line}")
+        elif row["undecided"]:
+            lines.append(f"Undecided: {line}")
+    if len(df_typed) < 200:
         lines.append(f"It rests on {len(df_typed):,} rows only; every figure here is uncertain.")
     if task_type == "classification":
-        counts = df_typed[target_column].value_counts()
-        rare = {
-            str(name): int(n)
-            for name, n in sorted(counts.items(), key=lambda pair: str(pair[0]))
-            if n < 10
-        }
+        counts = df_typed[target_column].astype(str).value_counts().sort_index()
+        rare = {name: int(n) for name, n in counts.items() if n < 10}
         if rare:
             lines.append(
                 f"Classes with fewer than ten rows are hardly known to it: {figure_text(rare)}."
@@ -183,7 +181,7 @@ def limitations():
     gaps = df_typed[list(X_train.columns)].isna().mean()
     if gaps.max() > 0.3:
         lines.append(
-            f"More than 30 % of the values are missing in {listing(gaps.index[gaps > 0.3], 8)}."
+            f"More than 30 % of the values are missing in {listing(gaps.index[gaps > 0.3])}."
         )
     leaks = measured("leakage_report", "leaks")
     if leaks != NOT_MEASURED and len(leaks):
@@ -201,6 +199,13 @@ def section(title, lines):
 
 
 looks = measured("holdout_looks")
+baseline = figure_text(measured("evaluation_framework", "baseline"))
+leaks_removed = measured("leakage_report", "removed")
+leaks_removed = leaks_removed if isinstance(leaks_removed, dict) else {}
+settings_found = measured("best_params")
+settings_found = (
+    settings_found if isinstance(settings_found, dict) else {"settings": settings_found}
+)
 versions = <<COMPUTABLE>>
 model_card = "\n".join(
     [
@@ -237,10 +242,11 @@ model_card = "\n".join(
         ),
         *section(
             "Columns removed as leaks",
-            [f"{code_name(name)}: {why}" for name, why in leakage_report.get("removed", {}).items()]
-            or ["none"],
+            [f"{code_name(name)}: {why}" for name, why in leaks_removed.items()] or ["none"],
         ),
-        *section("Model", [f"{name}: {figure_text(value)}" for name, value in best_params.items()]),
+        *section(
+            "Model", [f"{name}: {figure_text(value)}" for name, value in settings_found.items()]
+        ),
         "## Limits",
         limits_table(),
         "",
@@ -249,14 +255,14 @@ model_card = "\n".join(
         "## Scores and baseline",
         scores_table(),
         "",
-        f"The baseline always answers the {evaluation_framework['baseline'].replace('_', ' ')}.",
+        f"The baseline always answers the {baseline.replace('_', ' ')}.",
         "",
         *section("Predictability, computability, stability", pcs_lines()),
         *section(
             "Hold-out",
             [
                 f"{figure_text(measured('test_performance', 'n'))} rows, "
-                f"{evaluation_framework['split']['kind']} split",
+                f"split: {measured('evaluation_framework', 'split', 'kind')}",
                 f"looked at {counted(looks if isinstance(looks, int) else <<LOOKS>>, 'time')}",
             ],
         ),

@@ -136,10 +136,12 @@ def scores_table():
 
 def columns_out():
     """Every column that is no feature, with its reason; leaks are said to be such."""
-    removed = measured("leakage_report", "removed")
-    removed = removed if isinstance(removed, dict) else {}
-    return {
-        **feature_engineering_strategy["left_out"],
-        **{name: f"a leak: {why}" for name, why in removed.items()},
-    }
+    left_out, leaks = (
+        measured("feature_engineering_strategy", "left_out"),
+        measured("leakage_report", "removed"),
+    )
+    reasons = dict(left_out) if isinstance(left_out, dict) else {}
+    if isinstance(leaks, dict):
+        reasons |= {name: f"a leak: {why}" for name, why in leaks.items()}
+    return reasons
 '''

@@ -85,11 +85,11 @@ class KernelSession:
         """Start a kernel, or take over the one that an earlier process has left at a known place."""
         position = self._read_position()
         connection = position.get("connection")
-        if connection and position.get("open") is None:
-            if await self.kernel.attach(Path(connection)) is not None:
-                self._executed = list(position.get("executed", ()))
-                logger.info("notebook.kernel_attached", cells=len(self._executed))
-                return
+        known = bool(connection) and position.get("open") is None
+        if known and await self.kernel.attach(Path(connection)) is not None:
+            self._executed = list(position.get("executed", ()))
+            logger.info("notebook.kernel_attached", cells=len(self._executed))
+            return
         await self.kernel.start(cwd=self.work, env=dict(os.environ))
         self._executed = []
         self._write_position(None)

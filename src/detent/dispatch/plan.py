@@ -94,6 +94,10 @@ class Dialect(ABC):
         known. None: no limit."""
         return known
 
+    def seconds_left(self, plan: Plan, ctx: StepContext) -> float | None:
+        """Seconds in which the agent must have replied, whatever its own limit; None: no limit."""
+        return None
+
     @abstractmethod
     def refused(self, plan: Plan, problems: Sequence[str]) -> str:
         """What an agent is told after an answer that broke the contract."""

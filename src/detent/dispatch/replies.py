@@ -281,6 +281,8 @@ class Replies:
         looked_before = len(self.ctx.looked)
         record: dict[str, Any] = {"request": name}
         seconds = config.timeout or AGENT_TIMEOUT
+        if (left := plan.dialect.seconds_left(plan, self.ctx)) is not None:
+            seconds = min(seconds, max(left, 0.0))
         usage: UsageMetadata | None = None
         limit = TimeLimit(seconds)
         self.ctx.limit = limit  # performing effects is not counted

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from detent.dispatch.conversation import ModelAnswer
+from detent.dispatch.executor import ReplyRequest
 from detent.dispatch.executor_errors import ExecutorError, RequestTooLongError
 from detent.flows.coding.nudges import TEXTS
 from detent.flows.coding.options import RequestOptions
@@ -38,6 +41,17 @@ async def asked(
     async with desk:
         result = await desk.ask(prompt, options)
         return result, desk, await desk.turns(result.run_id)
+
+
+class HangingModel(ScriptedModel):
+    """Never gives a reply."""
+
+    hung = 0
+
+    async def reply(self, request: ReplyRequest) -> ModelAnswer:
+        self.hung += 1
+        await asyncio.Event().wait()
+        raise AssertionError
 
 
 class TestPaths:
@@ -194,6 +208,48 @@ class TestLimits:
         wait = ("bash", {"command": "sleep 0.3"})
         result, _, _ = await asked(folder, says("", wait), DONE, settings={"request_timeout_s": 0.2})
         assert result.reason == "request_timeout"
+
+    async def test_a_command_ends_with_the_time_of_its_request(self, folder):
+        endless = ("bash", {"command": "echo begun; sleep 60"})
+        result, _, turns = await asked(folder, says("", endless), DONE, settings={"request_timeout_s": 0.3})
+        assert (result.outcome, result.reason) == ("incomplete", "request_timeout")
+        assert results(turns) == [("bash", False, "timeout")]
+        assert "begun" in turns[-1]["content"]
+
+    async def test_a_further_command_is_not_run_once_the_time_is_used_up(self, folder):
+        endless, further = ("bash", {"command": "sleep 60"}), ("bash", {"command": "touch further"})
+        result, _, turns = await asked(
+            folder, says("", endless, further), DONE, settings={"request_timeout_s": 0.3}
+        )
+        assert result.reason == "request_timeout"
+        assert results(turns) == [("bash", False, "timeout")] * 2
+        assert not (folder / "further").exists()
+
+    async def test_a_check_ends_with_the_time_of_its_request(self, folder):
+        result, _, _ = await asked(folder, DONE, settings={"request_timeout_s": 0.3, "done_when": "sleep 60"})
+        assert (result.outcome, result.reason) == ("incomplete", "request_timeout")
+
+    async def test_a_model_that_hangs_ends_with_the_time_of_its_request(self, folder):
+        model = HangingModel([])
+        async with Desk(folder, model, settings={"request_timeout_s": 0.2}) as desk:
+            result = await desk.ask("fix it")
+        assert (result.outcome, result.reason) == ("incomplete", "request_timeout")
+        assert model.hung == 1
+
+    async def test_a_model_is_not_waited_for_beyond_the_time_of_its_request(self, folder):
+        overloaded = ExecutorError("overloaded", transient=True, retry_after=50)
+        result, desk, _ = await asked(folder, overloaded, DONE, settings={"request_timeout_s": 30})
+        assert (result.outcome, result.reason) == ("incomplete", "model_failed")
+        assert len(desk.model.replies) == 1
+
+    async def test_a_task_has_what_is_left_of_the_time_of_its_request(self, folder):
+        task = ("task", {"description": "look", "prompt": "look around", "profile": "worker"})
+        endless = ("bash", {"command": "sleep 60"})
+        result, _, turns = await asked(
+            folder, says("", task), says("", endless), DONE, settings={"request_timeout_s": 0.4}
+        )
+        assert result.reason == "request_timeout"
+        assert "the time limit was reached" in turns[-1]["content"]
 
     async def test_money_ends_it_before_the_next_reply_and_it_can_go_on(self, folder):
         model = ScriptedModel([says("", edit("x = 1", "x = 2")), says("", READ), DONE])

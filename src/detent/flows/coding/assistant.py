@@ -13,6 +13,7 @@ from detent.flows.coding.conversation import text_of
 from detent.flows.coding.explicit_assistant import next_reply
 from detent.flows.coding.reply import AssistantReply, CodingCall, FinishReason, ToolResult
 from detent.flows.coding.request_data import RequestData, tool_message
+from detent.flows.coding.request_time import REQUEST_TIMEOUT, seconds_left
 from detent.flows.coding.response_state import AgentState
 from detent.flows.coding.settings import CodingSettings
 from detent.flows.coding.task_completion import judge_reply
@@ -43,6 +44,8 @@ class Assistant:
         failed = ctx.fallback not in (None, FallbackReason.OPERATOR)
         if failed and ctx.fallback_error == TOO_LONG:
             return AssistantReply(give_up=CONTEXT_FULL)
+        if failed and seconds_left(ctx, self._settings) <= 0:
+            return AssistantReply(give_up=REQUEST_TIMEOUT)
         if failed and (by_model or data.files_changed or data.commands_run):
             return AssistantReply(give_up=MODEL_FAILED)
         results = [ToolResult.from_plain(await self._whole(ctx, turn)) for turn in data.results()]

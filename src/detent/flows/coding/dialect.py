@@ -17,6 +17,7 @@ from detent.dispatch.proposal import Proposal
 from detent.engine.trial_context import CannotCheck
 from detent.flows.coding.conversation import Conversations
 from detent.flows.coding.instructions import instructions
+from detent.flows.coding.request_time import seconds_left
 from detent.flows.coding.settings import CONTEXT_TOKENS, CodingSettings
 from detent.kernel.plain import digest, to_plain
 
@@ -74,6 +75,10 @@ class CodingDialect(Dialect):
     def context_tokens(self, plan: Plan, known: int | None) -> int | None:
         """The settings' limit, else the model's."""
         return self._settings.context_tokens or known or CONTEXT_TOKENS
+
+    def seconds_left(self, plan: Plan, ctx: StepContext) -> float:
+        """What is left of the request's time."""
+        return seconds_left(ctx, self._settings)
 
     def refused(self, plan: Plan, problems: Sequence[str]) -> str:
         """What is said after a reply that cannot be read."""

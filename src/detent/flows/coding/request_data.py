@@ -94,11 +94,6 @@ class RequestData:
         return int(self._data.get("commands_run") or 0)
 
     @property
-    def tool_seconds(self) -> float:
-        """Time that tools took."""
-        return float(self._data.get("tool_seconds") or 0.0)
-
-    @property
     def check_failures(self) -> int:
         """Checks that failed in a row, with no successful effect between."""
         return int(self._data.get("check_failures") or 0)

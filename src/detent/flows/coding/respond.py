@@ -17,10 +17,12 @@ from detent.flows.coding.nudges import Nudge
 from detent.flows.coding.reply import ToolResult
 from detent.flows.coding.reply_text import enclosed_parts
 from detent.flows.coding.request_data import Message, RequestData
+from detent.flows.coding.request_time import REQUEST_TIMEOUT, seconds_left, seconds_left_at_visit
 from detent.flows.coding.response_state import AgentState
 from detent.flows.coding.settings import CodingSettings
 from detent.flows.coding.summary import edited_tests, incomplete_summary
 from detent.flows.coding.task_completion import Completion, JudgedReply, judge_reply, own_text
+from detent.flows.coding.tools.spec import DEFAULT_TIMEOUT
 from detent.kernel.plain import LONGEST_KEPT
 from detent.kernel.status import Status
 
@@ -30,6 +32,7 @@ MOST_REFUSED = 3
 """Failed checks in a row, without a successful effect between, that end a request."""
 NEAR = 0.8
 """Share of the turns after which the assistant is told how many are left."""
+NO_TIME = "No time is left for it."
 LONGEST_SUMMARY = 2000
 """Characters of a summary that is kept beside the reply."""
 
@@ -138,9 +141,13 @@ class Respond:
         unchanged = not data.files_changed and not data.commands_run
         if unchanged and (only_read or options.check_when == "changed"):
             return Checked("skipped")
+        left = seconds_left_at_visit(ctx, self._settings)
+        if left <= 0:
+            return Checked("failed", "timeout", NO_TIME)
+        within: dict[str, Any] = {"timeout": left} if left < DEFAULT_TIMEOUT else {}
         try:
             receipt = await ctx.perform(
-                CHECK, confirm=None, workspace=data.workspace, command=options.done_when
+                CHECK, confirm=None, workspace=data.workspace, command=options.done_when, **within
             )
         except ToolError as error:
             return Checked("failed", error.code, error.message)
@@ -224,8 +231,8 @@ class Respond:
             return "unproductive"
         if counters["iterations"] >= data.options.max_iterations:
             return "max_iterations"
-        if ctx.used["seconds"] + data.tool_seconds >= self._settings.request_timeout_s:
-            return "request_timeout"
+        if seconds_left(ctx, self._settings) <= 0:
+            return REQUEST_TIMEOUT
         return None
 
     def _nudge(

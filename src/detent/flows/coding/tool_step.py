@@ -20,12 +20,15 @@ from detent.flows.coding import permission
 from detent.flows.coding.conversation import text_of
 from detent.flows.coding.options import RequestOptions
 from detent.flows.coding.permission import Grant, Rules
+from detent.flows.coding.permission_patterns import COMMAND
 from detent.flows.coding.registry import PROFILES, WORKER, ToolRegistry
 from detent.flows.coding.reply import CodingCall, ToolResult
 from detent.flows.coding.request_data import FILE_TOOLS, RequestData, tool_message
+from detent.flows.coding.request_time import seconds_left_at_visit
 from detent.flows.coding.response_state import AgentState
 from detent.flows.coding.settings import CodingSettings
 from detent.flows.coding.tools import todo
+from detent.flows.coding.tools.spec import DEFAULT_TIMEOUT
 from detent.insight.formatting import count
 from detent.kernel.errors import Fenced, StoreUnavailable
 from detent.kernel.plain import LONGEST_KEPT, canonical, digest, to_plain
@@ -40,6 +43,7 @@ SEARCHES = frozenset({"grep", "glob", "list_dir"})
 """Tools that leave out what is denied."""
 LONGEST_RESULT = 110_000
 """Characters of one result; what tools give is shorter."""
+NO_TIME = "The time of the request is used up; this was not run."
 NOBODY = "nobody is there to be asked"
 
 
@@ -80,7 +84,8 @@ class Progress:
     before: ToolResult | None = None
     """The result of the last call, if it was made in this visit."""
     commands_run: int = 0
-    seconds: float = 0.0
+    command_seconds: float = 0.0
+    """Time that commands of this reply took, as their receipts say."""
     repeated: dict[str, Any] | None = None
     effects: int = 0
     """Effects that succeeded."""
@@ -134,9 +139,6 @@ class ToolStep:
             "made": progress.made,
         }  # fmt: skip
         changes: dict[str, Any] = {"turn": turn}
-        changes |= (
-            {"tool_seconds": round(data.tool_seconds + progress.seconds, 3)} if progress.seconds else {}
-        )
         if progress.effects and ctx.values.get("check_failures"):
             changes["check_failures"] = 0
         for name in ("seen", "todos", "files_changed", "commands_run"):
@@ -278,7 +280,6 @@ class _ToolVisit:
         progress.last = Last(key, told, progress.last.times + 1 if same else 1)
         progress.before = result
         progress.made += 1
-        progress.seconds += result.duration_ms / 1000
         return result
 
     # -- calls ----------------------------------------------------------------------------------------------
@@ -309,7 +310,14 @@ class _ToolVisit:
             args["denied"] = permission.excluded(self._rules, call.tool)
         if call.tool == "grep":
             args["secrets"] = self.options.yes
+        if call.tool == COMMAND and (left := self._seconds_left()) < args.get("timeout", DEFAULT_TIMEOUT):
+            args["timeout"] = left
         return args
+
+    def _seconds_left(self) -> float:
+        """What is left of the request's time for the next call, told by the journal alone."""
+        at_visit = seconds_left_at_visit(self.ctx, self.step._settings)
+        return round(at_visit - self.progress.command_seconds, 1)
 
     async def _look(self, call: CodingCall) -> ToolResult | tuple[str, str]:
         decision = self._decision(call)
@@ -358,6 +366,8 @@ class _ToolVisit:
         question = permission.question(call.tool, call.args) if decision.verdict == "ask" else None
         if question is not None and self.options.on_confirm == "deny" and not self._is_settled(call):
             return "denied", f"{decision.why}; {NOBODY}"
+        if call.tool == COMMAND and self._seconds_left() <= 0:
+            return "timeout", NO_TIME
         args = self._arguments(call)
         try:
             receipt = await self.ctx.perform(call.tool, confirm=question, **args)
@@ -396,6 +406,7 @@ class _ToolVisit:
                     self.progress.files_changed.append(path)
         else:
             self.progress.commands_run += 1
+            self.progress.command_seconds += float(receipt.get("seconds") or 0.0)
         self.progress.effects += bool(receipt.get("ok", True))
         return ToolResult(
             call.id, call.tool, bool(receipt.get("ok", True)), str(receipt.get("content", "")),
@@ -445,7 +456,9 @@ class _ToolVisit:
                 )
             else:
                 most = int(call.args.get("max_iterations") or settings.task_max_iterations)
-                options = self.options.for_task(profile, min(most, settings.max_iterations))
+                options = self.options.for_task(
+                    profile, min(most, settings.max_iterations), max(0.0, self._seconds_left())
+                )
                 prompt = str(call.args["prompt"])
                 items.append((
                     f"task-{call.id}",
@@ -469,7 +482,6 @@ class _ToolVisit:
             if path not in self.progress.files_changed:
                 self.progress.files_changed.append(str(path))
         self.progress.commands_run += int(data.get("commands_run") or 0)
-        self.progress.seconds += float(data.get("tool_seconds") or 0.0)
         if not child.ok:
             text = f"Not finished ({data.get('outcome_reason') or child.reason}). {text}"
         return ToolResult(call.id, call.tool, child.ok, text, None if child.ok else "failed")

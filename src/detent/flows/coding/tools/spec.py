@@ -22,6 +22,8 @@ LONGEST_PATH = 4000
 LONGEST_COMMAND = 100_000
 LONGEST_TIMEOUT = 600
 """Seconds that a command may take."""
+DEFAULT_TIMEOUT = 120
+"""Seconds that a command may take that says nothing else."""
 EXCLUDED = (".git", "node_modules", "__pycache__", ".venv")
 """Folders that a search leaves out unless it says otherwise."""
 
@@ -238,7 +240,8 @@ _ALL = (
                 },
                 "cwd": _path("The folder it starts in.", "."),
                 "timeout": {
-                    "type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_TIMEOUT, "default": 120,
+                    "type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_TIMEOUT,
+                    "default": DEFAULT_TIMEOUT,
                     "description": "Seconds it may take.",
                 },
                 "env": {

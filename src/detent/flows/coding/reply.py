@@ -46,6 +46,8 @@ class ToolResult:
     """One of `ErrorCode`."""
     truncated: bool = False
     duration_ms: float = 0.0
+    changed: Mapping[str, Any] | None = None
+    """Arguments that a person has changed before it was carried out."""
 
     def to_plain(self) -> dict[str, Any]:
         """As sessions and journals keep it."""
@@ -54,6 +56,8 @@ class ToolResult:
         }  # fmt: skip
         if self.error is not None:
             plain["error"] = self.error
+        if self.changed:
+            plain["changed"] = self.changed
         return {**plain, "truncated": self.truncated, "duration_ms": self.duration_ms}
 
     @classmethod

@@ -27,6 +27,7 @@ from detent.flows.coding.request_data import FILE_TOOLS, RequestData, tool_messa
 from detent.flows.coding.request_time import seconds_left_at_visit
 from detent.flows.coding.response_state import AgentState
 from detent.flows.coding.settings import CodingSettings
+from detent.flows.coding.settled_calls import changed_arguments, told_result, with_changes
 from detent.flows.coding.tools import todo
 from detent.flows.coding.tools.spec import DEFAULT_TIMEOUT
 from detent.insight.formatting import count
@@ -378,7 +379,23 @@ class _ToolVisit:
             return _failure(error)
         if question is not None:
             self.progress.answers.append(True)
-        return self._performed(call, receipt)
+        how = self.ctx.last_settled
+        changed = changed_arguments(self.ctx.tools, call, how)
+        if (told := told_result(call, how)) is not None:
+            return with_changes(self._told(call, told, changed), changed)
+        return with_changes(self._performed(call, receipt), changed)
+
+    def _told(self, call: CodingCall, told: ToolResult, changed: Mapping[str, Any]) -> ToolResult:
+        """Count an effect that was done, or may have been, as a person says."""
+        progress = self.progress
+        if call.tool in FILE_TOOLS:
+            path = str({**call.args, **changed}.get("filepath", ""))
+            if told.ok and path not in progress.files_changed:
+                progress.files_changed.append(path)
+        elif call.tool not in self.step._registry.further:
+            progress.commands_run += 1
+        progress.effects += told.ok
+        return told
 
     def _is_settled(self, call: CodingCall) -> bool:
         return any(item.get("tool") == call.tool for item in self.ctx.run.settled.values())

@@ -70,6 +70,8 @@ class StepContext:
     """Reason the handler performs a step assigned to an agent; None otherwise."""
     fallback_error: str | None = None
     """Type of the agent's error then, if it failed with one."""
+    fallback_message = ""
+    """Its message."""
     forgiven = False
     """The effect that failed was an agent's; the handler decides as if it had not been attempted."""
 

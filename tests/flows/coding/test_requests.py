@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from detent.adapters.stores.memory import MemoryStore
 from detent.dispatch.conversation import ModelAnswer
 from detent.dispatch.executor import ReplyRequest
-from detent.dispatch.executor_errors import ExecutorError, RequestTooLongError
+from detent.dispatch.executor_errors import ExecutorError, MisconfiguredError, RequestTooLongError
 from detent.flows.coding.nudges import TEXTS
 from detent.flows.coding.options import RequestOptions
 from detent.flows.coding.request import SessionBusy
@@ -354,7 +355,43 @@ class TestModels:
     async def test_a_model_that_fails_leaves_no_wrong_excuse(self, folder):
         result, _, _ = await asked(folder, ExecutorError("no"), settings={"max_retries": 0})
         assert (result.outcome, result.reason) == ("incomplete", "model_failed")
-        assert "I cannot do that without a model" not in result.text or result.iterations == 1
+        assert "without a model" not in result.text
+        assert "Cause: no" in result.text
+
+    async def test_nothing_that_code_said_in_place_of_a_model_is_sent_to_it(self, folder):
+        model = ScriptedModel([ExecutorError("no"), DONE])
+        async with Desk(folder, model, settings={"max_retries": 0}) as desk:
+            first = await desk.ask("fix it")
+            turns = await desk.turns(first.run_id)
+            assert (await desk.ask("continue", session=first.session_id)).done
+        assert [turn["content"] for turn in turns if turn["role"] == "assistant"] == [""]
+        sent = model.requests[-1][1:]
+        assert [(message.role, message.content) for message in sent] == [
+            ("user", "fix it"),
+            ("user", "continue"),
+        ]
+
+    async def test_what_was_asked_before_a_model_was_set_is_sent_without_the_excuse(self, folder):
+        store = MemoryStore()
+        async with Desk(folder, store=store) as desk:
+            first = await desk.ask("fix it")
+            assert first.reason == "needs_model"
+        model = ScriptedModel([DONE])
+        async with Desk(folder, model, store=store) as desk:
+            assert (await desk.ask("fix it now", session=first.session_id)).done
+        assert [message.content for message in model.requests[-1][1:]] == ["fix it", "fix it now"]
+
+    @pytest.mark.parametrize(
+        ("error", "way_on"),
+        [
+            (ExecutorError("overloaded"), 'say "continue" once the model answers'),
+            (MisconfiguredError("the key was not accepted"), "correct the settings of the model"),
+        ],
+    )
+    async def test_a_failed_models_cause_and_what_helps_are_said(self, folder, error, way_on):
+        result, _, _ = await asked(folder, error, settings={"max_retries": 0})
+        assert f"Cause: {error}" in result.summary
+        assert way_on in result.summary
 
     async def test_code_stands_in_only_where_nothing_was_done(self, folder):
         result, _, _ = await asked(folder, ExecutorError("no"), prompt="show a.py")

@@ -24,6 +24,8 @@ from detent.kernel.plain import LONGEST_KEPT, to_plain
 
 MODEL_FAILED = "model_failed"
 CONTEXT_FULL = "context_full"
+LONGEST_CAUSE = 500
+"""Characters that are told of why a model failed."""
 TOO_LONG = "RequestTooLongError"
 """Type of the error when a provider finds even half of the conversation too long."""
 
@@ -52,7 +54,7 @@ class Assistant:
         found = find_test_command(Path(data.workspace), self._settings.test_command)
         reply = next_reply(data.prompt, results, test_command=found, turn=data.counter("iterations") + 1)
         if failed and reply.give_up == "needs_model":
-            return AssistantReply(reply.text, give_up=MODEL_FAILED)
+            return AssistantReply(give_up=MODEL_FAILED)
         return reply
 
     @staticmethod
@@ -98,7 +100,9 @@ class Assistant:
         if ran:
             turn["ran"] = [tool_message(result) for result in ran]
         if reply.give_up is not None:
-            turn["give_up"] = reply.give_up
+            turn["give_up"] = message["gave_up"] = reply.give_up
+        if reply.give_up == MODEL_FAILED:
+            turn["cause"] = {"error": ctx.fallback_error, "message": ctx.fallback_message[:LONGEST_CAUSE]}
         return Outcome(
             AgentState.TOOL_EXECUTION if calls or ran else AgentState.RESPONSE,
             set={"counters": counters, "turn": turn},

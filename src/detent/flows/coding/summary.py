@@ -7,6 +7,7 @@ from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from typing import Any
 
+from detent.dispatch.executor_errors import MisconfiguredError
 from detent.flows.coding.request_data import RequestData
 
 MOST_FILES, MOST_COMMANDS = 5, 3
@@ -23,6 +24,15 @@ REASONS = {
     "context_full": "the conversation is too long for the model; a new request may go on",
 }
 WAYS_ON = 'Ways on: say "continue", narrow the task, or stop here.'
+OTHER_WAYS_ON = {
+    "needs_model": 'Ways on: set a model with --model or in the settings, or ask for what "help" lists.',
+    "needs_person": "Ways on: correct the request, or what is in its way, and ask again.",
+    "model_failed": 'Ways on: say "continue" once the model answers, or choose another with --model.',
+}
+"""Ways on where going on at once cannot help, by reason."""
+MISCONFIGURED = (
+    'Ways on: correct the settings of the model, or choose another with --model; then say "continue".'
+)
 TESTS = (
     "tests/*",
     "*/tests/*",
@@ -39,6 +49,9 @@ TESTS = (
 def incomplete_summary(reason: str, data: RequestData, results: Sequence[Mapping[str, Any]]) -> str:
     """What was done and what failed, and how to go on."""
     lines = [f"Not finished: {REASONS.get(reason, reason)}."]
+    cause = data.current.get("cause") or {}
+    if cause.get("message"):
+        lines.append(f"Cause: {' '.join(str(cause['message']).split())}")
     changed = data.files_changed
     if changed:
         more = f" and {len(changed) - MOST_FILES} more" if len(changed) > MOST_FILES else ""
@@ -60,7 +73,9 @@ def incomplete_summary(reason: str, data: RequestData, results: Sequence[Mapping
         )
     if not changed and not commands:
         lines.append("Nothing was changed.")
-    return "\n".join([*lines, WAYS_ON])
+    misconfigured = cause.get("error") == MisconfiguredError.__name__
+    lines.append(MISCONFIGURED if misconfigured else OTHER_WAYS_ON.get(reason, WAYS_ON))
+    return "\n".join(lines)
 
 
 def edited_tests(files: Sequence[str]) -> list[str]:

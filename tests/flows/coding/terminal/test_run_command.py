@@ -142,7 +142,7 @@ def test_an_incomplete_end_is_told_with_what_was_done_and_ways_on(
     assert end[0].startswith("not finished: the assistant neither called a tool nor marked the task")
     assert end[0].endswith("4 turns · 1 tool · 480 tokens")
     assert "  Commands: false. They may have changed more files." in end
-    assert end[-1].startswith("  Ways on: ")
+    assert end[-2].startswith("  Ways on: ")
     assert "done (" not in ran.out
     shown = project("sessions", "list", "--json").out
     assert json.loads(shown)[0]["outcome"] == "incomplete"
@@ -323,6 +323,27 @@ def test_a_secret_looking_file_is_read_only_after_a_yes(project: Project, served
         done = project("release", run_id, answer, "--hold", token)
         assert done.code == 0
         assert told in done.lines[-1]
+
+
+def test_a_model_that_fails_is_told_of_once_with_its_cause_and_the_way_on(
+    project: Project, served: ModelServer
+) -> None:
+    served.rule = lambda asked: says("I beg", ending="dies")
+    ran = project.coding("--model", "house", "fix it")
+    assert ran.code == 1
+    assert ran.out.count("not finished") == 1
+    assert ran.out.count("Nothing was changed.") == 1
+    (cause,) = (line for line in ran.lines if line.startswith("  Cause: "))
+    assert served.url.removeprefix("http://") in cause
+    assert "handler" not in ran.out
+    assert "once the model answers" in ran.out
+    assert ran.lines[-1] == "  Continue with: detent run coding continue --session last"
+
+
+def test_a_request_that_needs_a_model_is_not_told_to_continue(project: Project) -> None:
+    ran = project.coding("fix it")
+    assert "ontinue" not in ran.out
+    assert "set a model" in ran.lines[-1]
 
 
 # -- sessions -----------------------------------------------------------------------------------------------

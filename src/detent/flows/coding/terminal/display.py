@@ -178,7 +178,7 @@ class RequestDisplay(LiveLines):
             for line in _shown_lines(content):
                 self._say_text(line)
         self._stream = ReplyStream()
-        if not by_model and (why := _fallback(move.detail)):
+        if not by_model and "gave_up" not in message and (why := _fallback(move.detail)):
             self.print_whole(paint(f"  {clean(why)}", "yellow"))
 
     # -- calls ----------------------------------------------------------------------------------------------
@@ -308,9 +308,12 @@ def _shown_lines(text: str) -> list[str]:
 
 def _fallback(detail: Mapping[str, Any]) -> str:
     """Why the model did not give this reply, if one was to."""
-    from detent.insight.agent_text import performer_words
+    from detent.insight.agent_text import fallback_words
 
-    return performer_words(detail, 0) if detail.get("fallback_used") else ""
+    if not detail.get("fallback_used"):
+        return ""
+    cause = (detail.get("agent_error") or {}).get("message") or fallback_words(detail)
+    return f"No model took part: {one_line(str(cause))}"
 
 
 def _indent(run: Run) -> str:

@@ -140,6 +140,8 @@ def added_text(result: CodingResult, run: Run) -> list[str]:
     by_handler = RequestData(run.data).last_reply.get("by") == "handler"
     if not by_handler or result.outcome not in ("completed", "incomplete"):
         return []
+    if result.outcome == "incomplete" and result.text == result.summary:  # the closing lines say it
+        return []
     lines = text_lines(result.text)
     summary = one_line(result.summary)
     if result.outcome == "completed" and lines and one_line(lines[0]) == summary:

@@ -169,7 +169,9 @@ class TestNudges:
         assert (result.done, nudged(turns)) == (True, [])
 
     async def test_a_repeat_in_one_reply_counts(self, folder):
-        _result, _, turns = await asked(folder, says("", READ, READ, READ, READ), DONE)
+        result, _, turns = await asked(folder, says("", READ, READ, READ, READ), DONE)
+        assert result.tool_calls == 2
+        assert [turn.get("repeated") for turn in turns if turn["role"] == "tool"] == [None, None, True, True]
         assert nudged(turns) == ["repeated_call"]
         assert len(results(turns)) == 4
 
@@ -187,6 +189,52 @@ class TestLimits:
         assert len(desk.model.replies) == 1
         assert "Not finished" in result.text
         assert "Really" not in result.text
+
+    async def test_a_command_that_was_not_run_again_is_none_of_the_commands(self, folder):
+        run = ("bash", {"command": "echo x >> count"})
+        model = ScriptedModel([says("", run)], repeats=True)
+        async with Desk(folder, model) as desk:
+            result = await desk.ask("fix it")
+            assert desk.read("count") == "x\nx\n"
+        assert (result.reason, result.tool_calls) == ("unproductive", 2)
+        assert result.summary.count("echo x") == 2
+        assert "made no new call and had no marker that counts" in result.summary
+
+    async def test_a_command_that_was_refused_is_none_of_the_commands(self, folder):
+        options = RequestOptions(deny=("bash",))
+        script = [says("", ("bash", {"command": "make"})), says("a"), says("b"), says("c")]
+        result, _, _ = await asked(folder, *script, options=options)
+        assert "Commands" not in result.summary
+
+    async def test_a_changed_command_is_told_as_it_was_run(self, folder):
+        script = [says("", ("bash", {"command": "echo asked"})), says("a"), says("b"), says("c")]
+        async with Desk(folder, ScriptedModel(script)) as desk:
+            started = await desk.ask("run it", RequestOptions())
+            run = await desk.engine.get(started.run_id)
+            await desk.engine.release(run.id, {"edit": {"command": "echo edited"}}, hold=run.token())
+            await desk.engine.finish(run.id)
+            result = await desk.result(run.id)
+        assert "Commands: echo edited." in result.summary
+
+    async def test_a_reply_that_its_check_refused_begins_the_row_anew(self, folder):
+        settings = {"done_when": "echo wrong; exit 3"}
+        script = [says("a"), says("b"), DONE, says("c"), says("d"), says("e")]
+        result, _, turns = await asked(folder, *script, settings=settings)
+        assert (result.reason, result.iterations) == ("unproductive", 6)
+        assert nudged(turns) == ["no_marker", "no_marker", "check_failed", "no_marker", "no_marker"]
+        assert turns[-2]["content"].startswith(
+            "No tool was called and the task is not marked finished (2 of 3)"
+        )
+
+    async def test_a_failed_check_is_the_last_failure(self, folder):
+        settings = {"done_when": "echo first; echo '1 failed'; exit 3"}
+        result, _, _ = await asked(folder, DONE, DONE, DONE, settings=settings)
+        assert result.reason == "check_failed"
+        last = "Last failure: the check echo first; echo '1 failed'; exit 3 ended with 3: 1 failed"
+        assert last in result.summary.splitlines()
+        assert "Commands" not in result.summary
+        result, _, _ = await asked(folder, DONE, says("a"), says("b"), says("c"), settings=settings)
+        assert last in result.summary.splitlines()
 
     async def test_a_call_between_begins_anew(self, folder):
         result, _, _ = await asked(folder, says("a"), says("b"), says("", READ), says("c"), says("d"), DONE)

@@ -70,8 +70,8 @@ class Respond:
             return await self._incomplete(ctx, data, str(give_up), counters, text)
         productive = bool(message.get("tool_calls")) and bool(turn.get("made", 1))
         failed = refused is not None and refused.kind == "check_failed"
-        if not failed:
-            counters["unproductive"] = 0 if productive else counters["unproductive"] + 1
+        # A marker that its check refused was accepted before: such refusals have a limit of their own.
+        counters["unproductive"] = 0 if productive or failed else counters["unproductive"] + 1
         reason = self._limit(ctx, data, counters)
         if reason is not None:
             return await self._incomplete(ctx, data, reason, counters, text)
@@ -121,8 +121,7 @@ class Respond:
             if self._failures(data) >= MOST_REFUSED:
                 outcome = await self._incomplete(ctx, data, "check_failed", counters, judged.shown, checked)
                 return outcome, None
-            command = data.options.done_when or ""
-            return None, nudges.check_failed(command, checked.code, checked.output)
+            return None, check_refusal(data, checked)
         if checked.state == "passed":
             await ctx.verdict(AgentState.ASSISTANT, True, "its check passed")
         return await self._complete(ctx, data, judged, completion, checked, counters), None
@@ -201,7 +200,8 @@ class Respond:
     ) -> Outcome:
         by_handler = data.last_reply.get("by") == "handler"
         results = await self._whole(ctx, list(data.results())[-50:])
-        summary = incomplete_summary(reason, data, results)
+        refused = None if checked is None else check_refusal(data, checked)
+        summary = incomplete_summary(reason, data, results, refused)
         own = text if by_handler and reason in ("needs_model", "needs_person") else ""
         if own and (added := added_results(data.prompt, [ToolResult.from_plain(line) for line in results])):
             own = f"{own}\n\n{added}"
@@ -255,6 +255,11 @@ class Respond:
         if counters["iterations"] == math.ceil(NEAR * data.options.max_iterations):
             return nudges.limit_near(data.options.max_iterations - counters["iterations"])
         return None
+
+
+def check_refusal(data: RequestData, checked: Checked) -> Nudge:
+    """What the assistant is told of a failed check."""
+    return nudges.check_failed(data.options.done_when or "", checked.code, checked.output)
 
 
 def _looks_cut(text: str) -> bool:

@@ -29,7 +29,7 @@ from detent.flows.coding.response_state import AgentState
 from detent.flows.coding.settings import CodingSettings
 from detent.flows.coding.settled_calls import changed_arguments, told_result, with_changes
 from detent.flows.coding.tools import todo
-from detent.flows.coding.tools.spec import DEFAULT_TIMEOUT
+from detent.flows.coding.tools.spec import DEFAULT_TIMEOUT, SPECS
 from detent.insight.formatting import count
 from detent.kernel.errors import Fenced, StoreUnavailable
 from detent.kernel.plain import LONGEST_KEPT, canonical, digest, to_plain
@@ -140,6 +140,8 @@ class ToolStep:
             "made": progress.made,
         }  # fmt: skip
         changes: dict[str, Any] = {"turn": turn}
+        if repeats := sum(result.repeated for result in results):
+            changes["counters"] = {**data.counters, "tool_calls": data.counter("tool_calls") - repeats}
         if progress.effects and ctx.values.get("check_failures"):
             changes["check_failures"] = 0
         for name in ("seen", "todos", "files_changed", "commands_run"):
@@ -268,7 +270,7 @@ class _ToolVisit:
             before = ToolResult.from_plain(
                 {**message, "content": await text_of(message.get("content"), self.ctx.kept)}
             )
-        return replace(before, tool_call_id=call.id, tool=call.tool, duration_ms=0.0)
+        return replace(before, tool_call_id=call.id, tool=call.tool, duration_ms=0.0, repeated=True)
 
     def _note(self, call: CodingCall, result: ToolResult | tuple[str, str]) -> ToolResult:
         """Remember a result as the last one."""
@@ -340,7 +342,10 @@ class _ToolVisit:
         if isinstance(answer, Mapping) and "sha256" in answer and "path" in answer:
             self.progress.seen[str(answer["path"])] = str(answer["sha256"])
         text, truncated = _told(answer)
-        return ToolResult(call.id, call.tool, True, text, truncated=truncated, duration_ms=milliseconds)
+        count = answer.get("count") if call.tool in SPECS and isinstance(answer, Mapping) else None
+        return ToolResult(
+            call.id, call.tool, True, text, truncated=truncated, duration_ms=milliseconds, count=count
+        )
 
     def _asked_before(self, call: CodingCall, why: str) -> tuple[str, str] | None:
         """Ask a person before a query; None once the answer is yes.

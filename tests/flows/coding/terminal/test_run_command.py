@@ -139,7 +139,7 @@ def test_an_incomplete_end_is_told_with_what_was_done_and_ways_on(
     ran = project.coding("--model", "house", "--yes", "fix it")
     assert ran.code == 1
     end = ran.lines[ran.lines.index("  → response") + 1 :]
-    assert end[0].startswith("not finished: the assistant neither called a tool nor marked the task")
+    assert end[0].startswith("not finished: reply after reply made no new call and had no marker that counts")
     assert end[0].endswith("4 turns · 1 tool · 480 tokens")
     assert "  Commands: false. They may have changed more files." in end
     assert end[-2].startswith("  Ways on: ")

@@ -34,6 +34,7 @@ DISCARDED = "(the text above was broken off and is discarded)"
 THOUGHT = "(the text above was thinking)"
 BESIDE = 5
 """Columns beside what is under way: the spinner, blanks, the cursor."""
+MOST_NUDGE_LINES = 12
 DONE, FAILED, BEGUN = "✓", "✗", "·"
 
 
@@ -132,7 +133,7 @@ class RequestDisplay(LiveLines):
             self._answered(run, turns)
         for message in turns:
             if message["role"] == "nudge":
-                self.print_whole(paint(f"  {one_line(str(message['content']))}", dim=True))
+                self._say_nudge(str(message["content"]))
         passed = self._passed.setdefault(run.id, [])
         passed.append(move.to)
         if move.to == ASSISTANT:
@@ -140,6 +141,14 @@ class RequestDisplay(LiveLines):
         elif move.to == TOOLS:
             self._calls[run.id] = _Calls(RequestData(run.data))
         self._show_current(move.to)
+
+    def _say_nudge(self, content: str) -> None:
+        """A nudge; of a long one, such as a check's output, the beginning and the last lines."""
+        lines = [line for line in text_lines(content) if line.strip()]
+        if len(lines) > MOST_NUDGE_LINES:
+            lines = [lines[0], "…", *lines[2 - MOST_NUDGE_LINES :]]
+        for line in lines:
+            self.print_whole(paint(f"  {line}", dim=True))
 
     def _say_states(self, run: Run, *, ended: bool = False) -> None:
         """A line about the states passed, and the turn that begins."""
@@ -215,6 +224,7 @@ class RequestDisplay(LiveLines):
             if message is None or (calls.is_told(call) and (message["ok"] or not calls.is_open(call))):
                 continue
             sign = DONE if message["ok"] else FAILED
+            sign = BEGUN if message.get("repeated") else sign
             self._say_call(run, sign, call_line(call.tool, call.args), result_note(message))
 
     def _say_call(self, run: Run, sign: str, call: str, note: str) -> None:

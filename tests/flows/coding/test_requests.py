@@ -393,6 +393,31 @@ class TestChecks:
         assert desk.read("tests/test_a.py") == "assert False\n"
 
 
+class TestImpossibleEdits:
+    async def test_an_edit_that_cannot_be_made_is_a_result_and_no_question(self, folder):
+        result, _, turns = await asked(
+            folder, says("", edit("y = 1", "y = 2")), DONE, options=RequestOptions()
+        )
+        assert result.done
+        assert results(turns) == [("update_file", False, "not_found")]
+
+    async def test_without_a_model_it_is_an_error_at_once(self, folder):
+        async with Desk(folder) as desk:
+            result = await desk.ask("replace y with z in a.py", RequestOptions())
+        assert (result.outcome, result.reason) == ("incomplete", "needs_person")
+        assert "the text does not occur in 'a.py'" in result.text
+
+    async def test_an_edit_that_became_impossible_after_a_yes_is_not_asked_again(self, folder):
+        async with Desk(folder, ScriptedModel([says("", edit("x = 1", "x = 2")), DONE])) as desk:
+            started = await desk.ask("fix it", RequestOptions())
+            run = await desk.engine.get(started.run_id)
+            desk.write(a_py="x = 3\n")
+            await desk.engine.release(run.id, "yes", hold=run.token())
+            await desk.engine.finish(run.id)
+            assert results(await desk.turns(run.id)) == [("update_file", False, "not_found")]
+            assert (await desk.result(run.id)).done
+
+
 class TestModels:
     @pytest.mark.parametrize("level", ["collaborator", "consultant", "approver"])
     async def test_a_plausible_reply_passes_at_every_level(self, folder, level):

@@ -9,6 +9,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from detent.dispatch.executor_errors import MisconfiguredError
+from detent.flows.coding.explicit_assistant import NEEDS_MODEL
+from detent.flows.coding.grammar import misfit
 from detent.flows.coding.nudges import Nudge
 from detent.flows.coding.request_data import RequestData
 
@@ -33,7 +35,8 @@ REASONS = {
 }
 WAYS_ON = 'Ways on: say "continue", narrow the task, or stop here.'
 OTHER_WAYS_ON = {
-    "needs_model": 'Ways on: set a model with --model or in the settings, or ask for what "help" lists.',
+    "needs_model": "Ways on: set a model with --model or in the settings, or ask for what is understood "
+    "without one: detent run coding help.",
     "needs_person": "Ways on: correct the request, or what is in its way, and ask again.",
     "model_failed": 'Ways on: say "continue" once the model answers, or choose another with --model.',
 }
@@ -62,6 +65,8 @@ def incomplete_summary(
     cause = data.current.get("cause") or {}
     if cause.get("message"):
         lines.append(f"Cause: {' '.join(str(cause['message']).split())}")
+    if reason == NEEDS_MODEL and (why := misfit(data.prompt)) is not None:
+        lines.append(why)
     changed = data.files_changed
     if changed:
         more = f" and {len(changed) - MOST_FILES} more" if len(changed) > MOST_FILES else ""

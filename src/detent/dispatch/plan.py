@@ -49,6 +49,8 @@ class Written(NamedTuple):
     """Why it ended: `stop`, `tool`, `length` (cut off at the token limit), `filter` (refused) or `other`."""
     opaque: Opaque | None = None
     """What its provider wants back with the next request."""
+    model_id: str | None = None
+    """The model that gave it, if that is known."""
 
 
 class Dialect(ABC):

@@ -105,7 +105,10 @@ class Reply:
         # What reads like calls in the text of a model that calls tools itself is text.
         named = self.record.get("calls", ()) if finish is not None else None
         calls = self.calls() if named is None else self._named(named)
-        return Written(self.text, calls or (), finish or ("length" if self.cut else "stop"), self.opaque)
+        return Written(
+            self.text, calls or (), finish or ("length" if self.cut else "stop"), self.opaque,
+            self.record.get("model_id"),
+        )  # fmt: skip
 
     @property
     def opaque(self) -> Opaque | None:

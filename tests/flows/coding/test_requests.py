@@ -16,6 +16,7 @@ from detent.dispatch.executor_errors import ExecutorError, MisconfiguredError, R
 from detent.flows.coding.nudges import TEXTS
 from detent.flows.coding.options import RequestOptions
 from detent.flows.coding.request import SessionBusy
+from detent.flows.coding.response_state import ResponseState
 from detent.kernel.budget import Budget
 from detent.kernel.status import Status
 from tests.flows.coding.desk import DONE, Desk, ScriptedModel, nudged, results, says
@@ -391,6 +392,16 @@ class TestChecks:
         _, desk, turns = await asked(folder, says("", change), DONE, settings={"protect": ["tests/**"]})
         assert results(turns) == [("update_file", False, "protected")]
         assert desk.read("tests/test_a.py") == "assert False\n"
+
+
+class TestTheOldView:
+    async def test_a_question_of_the_assistant_is_seen_over_its_run(self, folder):
+        """C-15: by the names that holds really have."""
+        script = [says("", ("ask", {"question": "Which?"}))]
+        async with Desk(folder, ScriptedModel(script)) as desk:
+            result = await desk.ask("paint it")
+            run = await desk.engine.get(result.run_id)
+        assert ResponseState.of_run(run.data, state=run.state, holds=run.holds).awaiting_user_guidance
 
 
 class TestImpossibleEdits:

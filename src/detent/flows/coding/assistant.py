@@ -90,6 +90,7 @@ class Assistant:
             message["by"] = "handler"
         elif said.get("opaque") is not None:
             message["opaque"] = to_plain(said["opaque"])
+        model = None if by_handler else said.get("model")
         counters = data.counters
         counters["iterations"] += 1
         counters["tool_calls"] += len(calls)
@@ -105,7 +106,7 @@ class Assistant:
             turn["cause"] = {"error": ctx.fallback_error, "message": ctx.fallback_message[:LONGEST_CAUSE]}
         return Outcome(
             AgentState.TOOL_EXECUTION if calls or ran else AgentState.RESPONSE,
-            set={"counters": counters, "turn": turn},
+            set={"counters": counters, "turn": turn, **({"model": model} if model is not None else {})},
             append={"turns": [message]},
             reason=_reason(calls, ran, reply.give_up),
             spend=reply.spend,

@@ -104,6 +104,8 @@ class CodingDialect(Dialect):
             "calls": [{"tool": call.name, "args": to_plain(call.arguments)} for call in answer.calls],
             "finish": answer.finish,
         }
+        if (model := answer.model_id or plan.config.model_id or plan.config.provider) is not None:
+            reply["model"] = model
         if answer.opaque is not None:
             reply["opaque"] = answer.opaque._asdict()
         return Proposal(reply, plain=reply, given=reply)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from detent.adapters.stores.memory import MemoryStore
+from detent.adapters.stores.sqlite import SQLiteStore
 from detent.dispatch.conversation import ModelAnswer
 from detent.dispatch.executor import ReplyRequest
 from detent.dispatch.executor_errors import ExecutorError, MisconfiguredError, RequestTooLongError
@@ -392,6 +393,16 @@ class TestChecks:
         _, desk, turns = await asked(folder, says("", change), DONE, settings={"protect": ["tests/**"]})
         assert results(turns) == [("update_file", False, "protected")]
         assert desk.read("tests/test_a.py") == "assert False\n"
+
+
+class TestTheStore:
+    async def test_no_tool_sees_the_store_of_the_engine(self, folder):
+        calls = ("list_dir", {}), ("read_file", {"filepath": "requests.db"}), ("glob", {"pattern": "*"})
+        script = [says("", *calls), DONE]
+        result, _, turns = await asked(folder, *script, store=SQLiteStore(folder / "requests.db"))
+        assert result.done
+        assert results(turns)[1] == ("read_file", False, "protected")
+        assert not any("requests.db" in str(turn["content"]) for turn in turns if turn.get("ok"))
 
 
 class TestTheOldView:

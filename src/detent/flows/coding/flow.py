@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import iscoroutinefunction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.agent_side import AgentSide
@@ -33,6 +34,7 @@ from detent.flows.coding.tools.catalogue import coding_tools
 from detent.flows.coding.tools.spec import ToolSettings
 
 if TYPE_CHECKING:
+    from detent.engine.ports import Store
     from detent.flows.coding.sessions.writer import SessionWriter
 
 NAME = "coding"
@@ -62,6 +64,8 @@ class CodingFlow(Flow):
         own = tools or ToolSettings(
             network=settings.network, sandbox=settings.sandbox, pass_env=tuple(settings.pass_env)
         )
+        self._protected = [*own.protected]
+        own = replace(own, protected=self._protected)
         further = list(further)
         self.registry = ToolRegistry([*further, *served], lambda name: self.tools[name])
         self.conversations = Conversations(from_file)
@@ -72,9 +76,10 @@ class CodingFlow(Flow):
             self._own_steps(settings, skills),
             name=NAME,
             description="A coding assistant that cannot say done too early.",
-            tools=[*every, *further],
+            tools=[user_input.request_tool(), *every, *further],
         )
         self.starts = (NAME,)
+        self.kept_in = self._protect
         self.writer = writer
         """Writes session files; None where none are kept."""
         self.ended = None if writer is None else writer.stopped
@@ -82,6 +87,12 @@ class CodingFlow(Flow):
     def grant(self, session: str, grant: Grant) -> None:
         """Allow a session something from now on, as a person has said."""
         self.granted.setdefault(session, set()).add(grant)
+
+    def _protect(self, store: Store) -> None:
+        """Keep tools from the file of a store, if it is one."""
+        path = getattr(store, "path", None)
+        if path is not None:
+            self._protected.append(Path(path).resolve())
 
     def _grants(self, session: str) -> Collection[Grant]:
         return self.granted.get(session, ())
@@ -92,7 +103,8 @@ class CodingFlow(Flow):
         configured = settings.steps.assistant
         return {
             AgentState.USER_INPUT: Step(
-                "user_input", user_input.handle, effects=(), queries=(), agent=AgentSide(role=AgentRole.NONE)
+                "user_input", user_input.handle, effects=(), queries=(user_input.REQUEST,),
+                agent=AgentSide(role=AgentRole.NONE)
             ),
             AgentState.ASSISTANT: Step(
                 "assistant",

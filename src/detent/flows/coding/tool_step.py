@@ -14,6 +14,7 @@ from typing import Any
 from detent.engine.child import Child
 from detent.engine.context import StepContext
 from detent.engine.outcome import Hold, Outcome
+from detent.engine.ports import TapeError
 from detent.engine.step_failures import Transient
 from detent.engine.tools import ToolError
 from detent.flows.coding import permission
@@ -334,7 +335,7 @@ class _ToolVisit:
             answer = await self.ctx.look(call.tool, args)
         except (ToolError, Transient) as error:
             return _failure(error)
-        except (Fenced, StoreUnavailable):
+        except (Fenced, StoreUnavailable, TapeError):
             raise
         except Exception as error:
             return "failed", f"The tool failed: {type(error).__name__}: {error}"[:2000]

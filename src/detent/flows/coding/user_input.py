@@ -11,6 +11,7 @@ from typing import Any
 
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
+from detent.engine.tools import Tool
 from detent.flows.coding.reply import CodingCall, ToolResult
 from detent.flows.coding.request_data import RequestData, tool_message
 from detent.flows.coding.response_state import AgentState
@@ -19,10 +20,19 @@ from detent.kernel.errors import RunNotFound
 from detent.kernel.plain import LONGEST_KEPT, canonical, to_plain
 from detent.kernel.run import Run
 
+REQUEST = "request"
+"""The query by which a recording knows the prompt it was made with."""
+
+
+def request_tool() -> Tool:
+    """A query that changes nothing: a recording is played back for the same prompt only."""
+    return Tool(REQUEST, lambda prompt: None, "query", blocking=False, description="The prompt of a request.")
+
 
 async def handle(ctx: StepContext) -> Outcome:
     """Store the prompt, behind what is missing of the request before."""
     data = RequestData(ctx.values)
+    await ctx.look(REQUEST, {"prompt": data.prompt})
     missing = await _missing(ctx, data)
     prompt = data.prompt if len(data.prompt) <= LONGEST_KEPT else ctx.keep(data.prompt)
     message = {"role": "user", "content": prompt, "run_id": ctx.run_id, "at": ctx.now()}

@@ -260,6 +260,41 @@ def test_a_recording_is_played_back_without_touching_anything(project: Project, 
     assert sorted(project.folder.rglob("sessions/*")) == files
 
 
+@pytest.mark.parametrize(
+    "prompts", [("list files", "please list files"), ("list files", "list then show a.py")]
+)
+def test_a_recording_is_not_played_back_for_another_prompt(
+    project: Project, prompts: tuple[str, str]
+) -> None:
+    recorded, another = prompts
+    assert project.coding("--record", "tape.jsonl", recorded).code == 0
+    ran = project.coding("--replay", "tape.jsonl", another)
+    assert ran.code == 1
+    assert f'"{recorded}"' in ran.err
+    assert f'"{another}"' in ran.err
+    assert "done" not in ran.out
+    assert project.coding("--replay", "tape.jsonl", recorded).code == 0
+
+
+def test_a_recording_of_a_model_is_not_played_back_for_another_prompt(
+    project: Project, served: ModelServer
+) -> None:
+    given = ("--model", "house")
+    assert project.coding("--record", "tape.jsonl", *given, "say yes").code == 0
+    ran = project.coding("--replay", "tape.jsonl", *given, "say no")
+    assert (ran.code, "done" in ran.out) == (1, False)
+    assert '"say no"' in ran.err
+
+
+def test_a_budget_that_the_last_reply_has_passed_is_told_of(project: Project, served: ModelServer) -> None:
+    ran = project.coding("--model", "house", "--budget-tokens", "100", "say yes")
+    assert ran.lines[-1] == (
+        "done (unchecked): yes  1 turn · 0 tools · 120 tokens · over its budget of 100 tokens"
+    )
+    within = project.coding("--model", "house", "--budget-tokens", "1000", "say yes")
+    assert within.lines[-1].endswith("120 tokens")
+
+
 # -- questions without a terminal ---------------------------------------------------------------------------
 
 

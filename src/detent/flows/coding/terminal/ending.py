@@ -78,6 +78,8 @@ def _figures(result: CodingResult) -> str:
     ]
     if usage["cost_usd"]:
         parts.append(money(float(usage["cost_usd"])))
+    if result.over_budget and result.outcome != "budget_exhausted":
+        parts.append(f"over its budget of {result.over_budget}")
     return paint(" · ".join(parts), dim=True)
 
 

@@ -5,7 +5,7 @@ What a tool does is in a module of its own; `catalogue` brings the two together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -65,7 +65,7 @@ class ToolSettings:
     they never do."""
     environ: Mapping[str, str] | None = None
     """The environment that commands are given their part of; None: that of this process."""
-    protected: tuple[Path, ...] = ()
+    protected: Sequence[Path] = ()
     """Files and folders that no tool may see, such as the store. Git's own files, Detent's folder and the
     store of the workspace's own project are hidden anyway."""
     guarded: Guarded = NOTHING

@@ -26,7 +26,7 @@ from detent.flows.coding.permission import Grant
 from detent.flows.coding.registry import ToolRegistry
 from detent.flows.coding.respond import CHECK, Respond
 from detent.flows.coding.response_state import AgentState
-from detent.flows.coding.settings import CodingSettings
+from detent.flows.coding.settings import ASSISTANT, CodingSettings
 from detent.flows.coding.state_transition import CODING
 from detent.flows.coding.tool_step import ToolStep
 from detent.flows.coding.tools.bash import bash_tool
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from detent.flows.coding.sessions.writer import SessionWriter
 
 NAME = "coding"
-PLACE = "coding.steps.assistant: "
 INTENT = "Do what the person asks in the workspace, by calling tools, and say when it is done."
 
 
@@ -56,7 +55,11 @@ class CodingFlow(Flow):
         secrets: frozenset[str] = frozenset(),
         writer: SessionWriter | None = None,
         skills: str = "",
+        assistant: StepConfig | None = None,
     ) -> None:
+        """`assistant` says who performs the assistant; without it, the settings do."""
+        if assistant is None and settings is not None and settings.steps.assistant is not None:
+            assistant = StepConfig.read(settings.steps.assistant, where=".".join(ASSISTANT))
         self.coding_settings = settings = settings or CodingSettings()
         self._secrets = secrets
         self.granted: dict[str, set[Grant]] = {}
@@ -73,7 +76,7 @@ class CodingFlow(Flow):
         every.append(self._masked(bash_tool(own, name=CHECK, repeatable=True)))
         super().__init__(
             CODING,
-            self._own_steps(settings, skills),
+            self._own_steps(settings, skills, assistant),
             name=NAME,
             description="A coding assistant that cannot say done too early.",
             tools=[user_input.request_tool(), *every, *further],
@@ -97,10 +100,11 @@ class CodingFlow(Flow):
     def _grants(self, session: str) -> Collection[Grant]:
         return self.granted.get(session, ())
 
-    def _own_steps(self, settings: CodingSettings, skills: str) -> Mapping[Any, Step]:
+    def _own_steps(
+        self, settings: CodingSettings, skills: str, configured: StepConfig | None
+    ) -> Mapping[Any, Step]:
         assistant = Assistant(settings, self.registry.names)
         tools = ToolStep(settings, self.registry, NAME, self._grants, self.hide)
-        configured = settings.steps.assistant
         return {
             AgentState.USER_INPUT: Step(
                 "user_input", user_input.handle, effects=(), queries=(user_input.REQUEST,),
@@ -114,7 +118,8 @@ class CodingFlow(Flow):
                 effects=(),
                 queries=(),
                 conclude=assistant.conclude,
-                config=None if configured is None else StepConfig.read(configured, where=PLACE),
+                config=configured,
+                metadata={"settings": ASSISTANT},
                 agent=AgentSide(
                     by_contract=True,
                     stands_alone=True,

@@ -7,6 +7,7 @@ from typing import Any
 
 from detent.flows.coding.options import RequestOptions
 from detent.flows.coding.reply import CodingCall, ToolResult
+from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import to_plain
 
 COUNTERS = ("iterations", "unproductive", "premature", "refused", "suspicious", "tool_calls")
@@ -36,8 +37,15 @@ class RequestData:
 
     @property
     def workspace(self) -> str:
-        """The folder that tools work in, absolute."""
-        return str(self._data["workspace"])
+        """The folder that tools work in, absolute.
+
+        Raises:
+            ConfigurationError: the run was started without one.
+        """
+        folder = self._data.get("workspace")
+        if folder is None:
+            raise ConfigurationError("A coding request needs a folder to work in: `workspace` in its data.")
+        return str(folder)
 
     @property
     def options(self) -> RequestOptions:

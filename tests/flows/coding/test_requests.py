@@ -228,6 +228,11 @@ class TestLimits:
             "No tool was called and the task is not marked finished (2 of 3)"
         )
 
+    async def test_a_failed_command_is_told_by_its_last_words_and_how_it_ended(self, folder):
+        run = ("bash", {"command": "echo begun; echo '1 failed'; exit 3"})
+        result, _, _ = await asked(folder, says("", run), says("a"), says("b"), says("c"))
+        assert "Last failure: bash: 1 failed [exit code 3]" in result.summary.splitlines()
+
     async def test_a_failed_check_is_the_last_failure(self, folder):
         settings = {"done_when": "echo first; echo '1 failed'; exit 3"}
         result, _, _ = await asked(folder, DONE, DONE, DONE, settings=settings)

@@ -110,8 +110,12 @@ def _last_failure(
             return _check_words(str(turn["content"]))
         if turn["role"] == "tool" and not turn["ok"]:
             content = whole.get(turn["tool_call_id"], {}).get("content")
-            first = str(content or "").strip().splitlines()[:1]
-            return f"{turn['tool']}: {first[0][:LONGEST] if first else turn.get('error')}"
+            lines = [line for line in str(content or "").splitlines() if line.strip()] or [
+                str(turn.get("error"))
+            ]
+            # A command's last words, and how it ended; other tools begin with what is wrong.
+            told = " ".join(lines[-2:]) if turn["tool"] == "bash" else lines[0]
+            return f"{turn['tool']}: {told.strip()[:LONGEST]}"
     return None
 
 

@@ -304,9 +304,10 @@ def _outcome(call: Any, body: EffectDone | EffectSkipped | EffectFailed) -> tupl
             "tool": call.tool, "ok": ok, "content": receipt.get("content"), "error": receipt.get("error"),
             "truncated": receipt.get("truncated"), "duration_ms": body.duration * 1000,
         }  # fmt: skip
-        return (DONE if ok else FAILED), told, result_note(message)
+        note = "a person said that it happened" if body.how == "told" else result_note(message)
+        return (DONE if ok else FAILED), told, note
     if isinstance(body, EffectSkipped):
-        return FAILED, told, body.why
+        return FAILED, told, body.why or "a person skipped it"
     return FAILED, told, f"{body.code}: {one_line(body.message)}"
 
 

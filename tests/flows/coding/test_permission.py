@@ -465,7 +465,8 @@ def test_a_grant_holds_no_value_of_the_environment(desk):
 @pytest.mark.parametrize(("tool", "args", "expected"), [
     ("write_file", {"filepath": "a.py", "content": "1\n2"}, "Write 'a.py' (2 lines)?"),
     ("write_file", {"filepath": "a.py", "content": "",
-    "overwrite": True}, "Write, or replace, 'a.py' (1 line)?"),
+    "overwrite": True}, "Write, or replace, 'a.py' (0 lines)?"),
+    ("write_file", {"filepath": "a.py", "content": "x\ny\n"}, "Write 'a.py' (2 lines)?"),
     ("update_file", {"filepath": "a", "target": "x\ny", "patch": ""}, "Change 'a': replace 'x\\ny'?"),
     ("bash", {"command": "ls"}, "Run 'ls'?"),
     ("bash", {"command": "ls\nrm", "cwd": "src",

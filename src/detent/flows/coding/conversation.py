@@ -14,6 +14,7 @@ from typing import Any
 from detent.dispatch.conversation import Conversation, Message, Opaque, ToolCall
 from detent.engine.context import StepContext
 from detent.flows.coding import request_data
+from detent.flows.coding.explicit_assistant import NEEDS_PERSON
 from detent.flows.coding.request_data import RequestData
 from detent.kernel.errors import RunNotFound
 from detent.kernel.run import Run
@@ -113,7 +114,8 @@ def _continues_file(data: Mapping[str, Any]) -> bool:
 async def add_turns(conversation: Conversation, turns: Sequence[request_data.Message], kept: Kept) -> None:
     """Add the messages of a run to a conversation, as a model is sent them."""
     for turn in turns:
-        conversation.add(await _message(turn, kept))
+        if turn.get("gave_up") in (None, NEEDS_PERSON):  # what code said in place of a model is for people
+            conversation.add(await _message(turn, kept))
 
 
 async def _message(turn: request_data.Message, kept: Kept) -> Message:

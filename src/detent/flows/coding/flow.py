@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import iscoroutinefunction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detent.dispatch.agent_side import AgentSide
@@ -25,7 +26,7 @@ from detent.flows.coding.permission import Grant
 from detent.flows.coding.registry import ToolRegistry
 from detent.flows.coding.respond import CHECK, Respond
 from detent.flows.coding.response_state import AgentState
-from detent.flows.coding.settings import CodingSettings
+from detent.flows.coding.settings import ASSISTANT, CodingSettings
 from detent.flows.coding.state_transition import CODING
 from detent.flows.coding.tool_step import ToolStep
 from detent.flows.coding.tools.bash import bash_tool
@@ -33,10 +34,10 @@ from detent.flows.coding.tools.catalogue import coding_tools
 from detent.flows.coding.tools.spec import ToolSettings
 
 if TYPE_CHECKING:
+    from detent.engine.ports import Store
     from detent.flows.coding.sessions.writer import SessionWriter
 
 NAME = "coding"
-PLACE = "coding.steps.assistant: "
 INTENT = "Do what the person asks in the workspace, by calling tools, and say when it is done."
 
 
@@ -54,7 +55,11 @@ class CodingFlow(Flow):
         secrets: frozenset[str] = frozenset(),
         writer: SessionWriter | None = None,
         skills: str = "",
+        assistant: StepConfig | None = None,
     ) -> None:
+        """`assistant` says who performs the assistant; without it, the settings do."""
+        if assistant is None and settings is not None and settings.steps.assistant is not None:
+            assistant = StepConfig.read(settings.steps.assistant, where=".".join(ASSISTANT))
         self.coding_settings = settings = settings or CodingSettings()
         self._secrets = secrets
         self.granted: dict[str, set[Grant]] = {}
@@ -62,6 +67,8 @@ class CodingFlow(Flow):
         own = tools or ToolSettings(
             network=settings.network, sandbox=settings.sandbox, pass_env=tuple(settings.pass_env)
         )
+        self._protected = [*own.protected]
+        own = replace(own, protected=self._protected)
         further = list(further)
         self.registry = ToolRegistry([*further, *served], lambda name: self.tools[name])
         self.conversations = Conversations(from_file)
@@ -69,12 +76,13 @@ class CodingFlow(Flow):
         every.append(self._masked(bash_tool(own, name=CHECK, repeatable=True)))
         super().__init__(
             CODING,
-            self._own_steps(settings, skills),
+            self._own_steps(settings, skills, assistant),
             name=NAME,
             description="A coding assistant that cannot say done too early.",
-            tools=[*every, *further],
+            tools=[user_input.request_tool(), *every, *further],
         )
         self.starts = (NAME,)
+        self.kept_in = self._protect
         self.writer = writer
         """Writes session files; None where none are kept."""
         self.ended = None if writer is None else writer.stopped
@@ -83,16 +91,24 @@ class CodingFlow(Flow):
         """Allow a session something from now on, as a person has said."""
         self.granted.setdefault(session, set()).add(grant)
 
+    def _protect(self, store: Store) -> None:
+        """Keep tools from the file of a store, if it is one."""
+        path = getattr(store, "path", None)
+        if path is not None:
+            self._protected.append(Path(path).resolve())
+
     def _grants(self, session: str) -> Collection[Grant]:
         return self.granted.get(session, ())
 
-    def _own_steps(self, settings: CodingSettings, skills: str) -> Mapping[Any, Step]:
+    def _own_steps(
+        self, settings: CodingSettings, skills: str, configured: StepConfig | None
+    ) -> Mapping[Any, Step]:
         assistant = Assistant(settings, self.registry.names)
         tools = ToolStep(settings, self.registry, NAME, self._grants, self.hide)
-        configured = settings.steps.assistant
         return {
             AgentState.USER_INPUT: Step(
-                "user_input", user_input.handle, effects=(), queries=(), agent=AgentSide(role=AgentRole.NONE)
+                "user_input", user_input.handle, effects=(), queries=(user_input.REQUEST,),
+                agent=AgentSide(role=AgentRole.NONE)
             ),
             AgentState.ASSISTANT: Step(
                 "assistant",
@@ -102,7 +118,8 @@ class CodingFlow(Flow):
                 effects=(),
                 queries=(),
                 conclude=assistant.conclude,
-                config=None if configured is None else StepConfig.read(configured, where=PLACE),
+                config=configured,
+                metadata={"settings": ASSISTANT},
                 agent=AgentSide(
                     by_contract=True,
                     stands_alone=True,

@@ -25,6 +25,7 @@ from detent.flows.coding.permission_patterns import (
     parse_rule,
 )
 from detent.flows.coding.tools.secret_names import is_secret
+from detent.flows.coding.tools.text_form import counted
 from detent.flows.coding.workspace import Workspace
 from detent.kernel.plain import digest, to_plain
 
@@ -209,9 +210,10 @@ def question(tool: str, args: Mapping[str, Any]) -> str:
 
 
 def _write(args: Mapping[str, Any]) -> str:
-    lines = str(args.get("content", "")).count("\n") + 1
+    content = str(args.get("content", ""))
+    lines = content.count("\n") + (not content.endswith("\n") if content else 0)
     verb = "Write, or replace," if args.get("overwrite") else "Write"
-    return f"{verb} {shown(args.get('filepath'))} ({lines} line{'s' if lines > 1 else ''})?"
+    return f"{verb} {shown(args.get('filepath'))} ({counted(lines, 'line')})?"
 
 
 def _update(args: Mapping[str, Any]) -> str:

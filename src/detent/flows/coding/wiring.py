@@ -10,9 +10,10 @@ from detent.engine.tools import Tool
 from detent.flows.coding.flow import CodingFlow
 from detent.flows.coding.sessions.folder import SessionFolder, sessions_folder
 from detent.flows.coding.sessions.writer import SessionWriter
-from detent.flows.coding.settings import CodingSettings, coding_settings
+from detent.flows.coding.settings import CodingSettings, assistant_config, coding_settings
 from detent.flows.coding.skills import Skills
 from detent.flows.coding.tools.spec import ToolSettings
+from detent.kernel.errors import ConfigurationError
 from detent.runtime.project_files import ProjectFiles
 from detent.runtime.settings import Settings, known_secrets, secrets_of
 
@@ -22,7 +23,7 @@ def coding_flow(settings: Settings) -> CodingFlow:
     own = coding_settings(settings, unknown=False)
     secrets = secrets_of(settings) | known_secrets(os.environ, own.pass_env)
     folder = session_folder(settings, own)
-    skills = Skills.read([settings.base("coding", "skills") / name for name in own.skills])
+    skills = _skills(settings, own)
 
     return CodingFlow(
         own,
@@ -33,7 +34,21 @@ def coding_flow(settings: Settings) -> CodingFlow:
         secrets=secrets,
         writer=SessionWriter(folder),
         skills=skills.listing(),
+        assistant=assistant_config(settings, own),
     )
+
+
+def _skills(settings: Settings, own: CodingSettings) -> Skills:
+    """The skills that the settings name.
+
+    Raises:
+        ConfigurationError: one cannot be used; the message begins with the place in the settings.
+    """
+    folders = [settings.base("coding", "skills") / name for name in own.skills]
+    try:
+        return Skills.read(folders)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{settings.place('coding', 'skills')}: {error}") from None
 
 
 def session_folder(settings: Settings, own: CodingSettings) -> SessionFolder:

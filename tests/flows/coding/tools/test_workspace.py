@@ -101,7 +101,8 @@ def test_what_is_no_usable_path_is_refused(house):
 def test_a_path_that_ends_inside_is_accepted_however_it_gets_there(house, path):
     path = path.format(root=house.root)
     assert house.run("read_file", filepath=path) == {
-        "content": "a", "truncated": False, "path": "src/a.txt", "sha256": house.seen("src/a.txt")
+        "content": "a", "truncated": False, "count": 1, "path": "src/a.txt",
+        "sha256": house.seen("src/a.txt"),
     }  # fmt: skip
     assert house.run("update_file", filepath=path, target="a", patch="b")["paths"] == ["src/a.txt"]
     answer = house.run("write_file", filepath=path, content="c", overwrite=True, seen=house.seen(path))

@@ -144,11 +144,12 @@ class FileChanges:
 
 
 def preview(plan: Callable[[], FileChange]) -> str:
-    """The diff of a change; of one that cannot be made, why."""
-    try:
-        return plan().diff()
-    except ToolError as error:
-        return f"This cannot be done ({error.code}): {error.message}"
+    """The diff of a change.
+
+    Raises:
+        ToolError: it cannot be made.
+    """
+    return plan().diff()
 
 
 def content_of(workspace: Workspace, place: Path, name: str) -> bytes | None:

@@ -140,7 +140,7 @@ def _content(taken: bytes, lines: _Lines, whole: bool) -> dict[str, Any]:
     bad = text.count("\ufffd") - taken.count("\ufffd".encode())
     if bad:
         notes.append(f"Bytes that are no UTF-8 are shown as \ufffd: {bad}. Editing other parts keeps them.")
-    return {"content": with_notes(text, notes), "truncated": more}
+    return {"content": with_notes(text, notes), "truncated": more, "count": next_line - lines.start}
 
 
 def _binary(name: str, size: int) -> ToolError:

@@ -5,7 +5,7 @@ What a tool does is in a module of its own; `catalogue` brings the two together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -22,6 +22,8 @@ LONGEST_PATH = 4000
 LONGEST_COMMAND = 100_000
 LONGEST_TIMEOUT = 600
 """Seconds that a command may take."""
+DEFAULT_TIMEOUT = 120
+"""Seconds that a command may take that says nothing else."""
 EXCLUDED = (".git", "node_modules", "__pycache__", ".venv")
 """Folders that a search leaves out unless it says otherwise."""
 
@@ -63,7 +65,7 @@ class ToolSettings:
     they never do."""
     environ: Mapping[str, str] | None = None
     """The environment that commands are given their part of; None: that of this process."""
-    protected: tuple[Path, ...] = ()
+    protected: Sequence[Path] = ()
     """Files and folders that no tool may see, such as the store. Git's own files, Detent's folder and the
     store of the workspace's own project are hidden anyway."""
     guarded: Guarded = NOTHING
@@ -238,7 +240,8 @@ _ALL = (
                 },
                 "cwd": _path("The folder it starts in.", "."),
                 "timeout": {
-                    "type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_TIMEOUT, "default": 120,
+                    "type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_TIMEOUT,
+                    "default": DEFAULT_TIMEOUT,
                     "description": "Seconds it may take.",
                 },
                 "env": {

@@ -129,9 +129,11 @@ class RequestSetup:
         """
         from detent.flows.coding.permission import parse_rule
         from detent.flows.coding.wiring import coding_flow
+        from detent.runtime.mcp import attach
         from detent.runtime.wiring import engine_for
 
         flow = coding_flow(self.settings)
+        attach(self.project.catalog.mcp(), [flow])
         for rule in (*self.options.allow, *self.options.deny):
             parse_rule(rule, flow.registry.further)
         others = [source.flow for name, source in self.project.catalog.all().items() if name != flow.name]

@@ -14,12 +14,10 @@ from detent.engine.outcome import Outcome
 from detent.flows.coding.reply import CodingCall, ToolResult
 from detent.flows.coding.request_data import RequestData, tool_message
 from detent.flows.coding.response_state import AgentState
+from detent.flows.coding.tools.spec import SUPPLIED
 from detent.kernel.errors import RunNotFound
 from detent.kernel.plain import LONGEST_KEPT, canonical, to_plain
 from detent.kernel.run import Run
-
-SUPPLIED = ("workspace", "seen", "denied", "secrets")
-"""Arguments that code adds to a call."""
 
 
 async def handle(ctx: StepContext) -> Outcome:

@@ -10,12 +10,12 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 from detent.adapters.anchored import OpenFolder
 from detent.adapters.guarded import NOTHING, Guarded, folded
@@ -167,16 +167,29 @@ class Workspace:
         _regular(status, name)
         return place
 
-    def configures(self, name: str) -> bool:
-        """Whether a path is one that configures Detent: settings, workflows, steps, plugins, eval cases."""
+    def configures(self, name: str, place: Path | None = None) -> bool:
+        """Whether a path, or the place it leads to, configures Detent, such as settings and plugins."""
         try:
-            place = self.resolve(name)
+            place = place or self.resolve(name)
         except ToolError:
             return False  # the tool itself refuses it
         entry = self.root / _expanded(name)
         entry = entry.parent.resolve() / entry.name  # a link of this name, which leads to the place
         found = (self.sandbox.guarded, *guards(self.root, place))
         return any(is_settings_file(path) or any(path in guard for guard in found) for path in {place, entry})
+
+    def check_decided(self, place: Path, name: str, decided: Mapping[str, Any] | None) -> None:
+        """Refuse a place that is not the one a decision was made for: a link may have changed since.
+
+        Raises:
+            ToolError: `stale`.
+        """
+        if decided is None or decided["path"] != name:  # a person has put another path in its place
+            return
+        if decided["place"] != self.relative(place):
+            raise ToolError(
+                "stale", f"{quoted(name)} leads elsewhere than when the call was judged; nothing was done."
+            )
 
     # -- reading --------------------------------------------------------------------------------------------
 

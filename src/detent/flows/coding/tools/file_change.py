@@ -11,7 +11,7 @@ import hashlib
 import re
 import stat
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 from detent.adapters.project.sandbox import quoted
 from detent.engine.calls import in_thread
 from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, ToolError
+from detent.flows.coding.tools.path_pattern import denied_patterns
 from detent.flows.coding.tools.text_form import HEAD, counted, is_binary, shown_name
 from detent.flows.coding.workspace import Workspace, codes
 
@@ -149,6 +150,24 @@ def preview(plan: Callable[[], FileChange]) -> str:
         return plan().diff()
     except ToolError as error:
         return f"This cannot be done ({error.code}): {error.message}"
+
+
+def writable(
+    workspace: Workspace, name: str, decided: Mapping[str, Any] | None, denied: Sequence[str]
+) -> Path:
+    """The place that a change of a file goes to, if the rules let it be written.
+
+    They were asked about the call as it was made; a person may have changed its path since.
+
+    Raises:
+        ToolError: as `Workspace.writable` and `check_decided`; `protected`.
+    """
+    place = workspace.writable(name)
+    workspace.check_decided(place, name, decided)
+    paths = (workspace.relative(place), workspace.spelled(name))
+    if any(pattern.matches_above(path) for pattern in denied_patterns(denied) for path in paths):
+        raise ToolError("protected", f"a rule denies writing {quoted(name)}.")
+    return place
 
 
 def content_of(workspace: Workspace, place: Path, name: str) -> bytes | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,8 +16,9 @@ from detent.flows.coding.tools.file_change import (
     encoded,
     preview,
     sha256,
+    writable,
 )
-from detent.flows.coding.tools.spec import SEEN, SPECS, ToolSettings, with_code_arguments
+from detent.flows.coding.tools.spec import SPECS, WRITING, ToolSettings, with_code_arguments
 from detent.flows.coding.tools.text_edit import MOST_OCCURRENCES, LineText, Place
 from detent.flows.coding.tools.text_form import HEAD, counted, is_binary, shown_name
 
@@ -34,6 +35,8 @@ def plan_update(
     patch: str,
     replace_all: bool = False,
     seen: str | None = None,
+    decided: Mapping[str, Any] | None = None,
+    denied: Sequence[str] = (),
 ) -> FileChange:
     """The change that replacing a text makes.
 
@@ -48,7 +51,7 @@ def plan_update(
         raise ToolError("invalid_arguments", "the target is empty; it must be a part of the file.")
     encoded(target, "target")
     encoded(patch, "patch")
-    place = space.writable(filepath)
+    place = writable(space, filepath, decided, denied)
     before = content_of(space, place, filepath)
     if before is None:
         with space.reading(place, filepath):  # says what is there instead
@@ -125,10 +128,13 @@ def update_file_tool(settings: ToolSettings) -> Tool:
         patch: str,
         replace_all: bool = False,
         seen: str | None = None,
+        decided: Mapping[str, Any] | None = None,
+        denied: Sequence[str] = (),
     ) -> dict[str, Any]:
         plan = partial(
             plan_update, settings, workspace=workspace, filepath=filepath, target=target, patch=patch,
-            replace_all=replace_all, seen=seen,
+            replace_all=replace_all,
+            seen=seen, decided=decided, denied=denied,
         )  # fmt: skip
         return await changes.perform(call, plan)
 
@@ -140,5 +146,5 @@ def update_file_tool(settings: ToolSettings) -> Tool:
 
     return Tool(
         spec.name, perform, "effect", probe=probe, probe_wants_call=True, stop=changes.stop, wants_call=True,
-        preview=show, description=spec.description, arguments=with_code_arguments(spec, seen=SEEN),
+        preview=show, description=spec.description, arguments=with_code_arguments(spec, **WRITING),
     )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from detent.adapters.guarded import Guarded
@@ -14,13 +13,13 @@ from detent.flows.coding.settings import CodingSettings, coding_settings
 from detent.flows.coding.skills import Skills
 from detent.flows.coding.tools.spec import ToolSettings
 from detent.runtime.project_files import ProjectFiles
-from detent.runtime.settings import Settings, known_secrets, secrets_of
+from detent.runtime.settings import Settings, secrets_of
 
 
 def coding_flow(settings: Settings) -> CodingFlow:
     """The flow for these settings."""
     own = coding_settings(settings, unknown=False)
-    secrets = secrets_of(settings) | known_secrets(os.environ, own.pass_env)
+    secrets = secrets_of(settings)
     folder = session_folder(settings, own)
     skills = Skills.read([settings.base("coding", "skills") / name for name in own.skills])
 

@@ -83,6 +83,8 @@ class ToolSettings:
     guarded: Guarded = NOTHING
     """Files that configure the Detent that runs; only a person lets them be written. Those of the workspace's
     own project are known anyway."""
+    secrets: frozenset[str] = frozenset()
+    """Values that results do not show, and that nothing may be written over by mistake."""
     state: Path | None = None
     """Folder for files that are being written, used where it is on the disk of the workspace. None: Detent's
     folder in the workspace, or the folder of the written file if there is none."""

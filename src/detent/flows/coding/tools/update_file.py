@@ -8,14 +8,18 @@ from typing import Any
 
 from detent.adapters.project.sandbox import quoted
 from detent.engine.tools import EffectCall, Tool, ToolError
+from detent.flows.coding.sessions.redaction import REMOVED
 from detent.flows.coding.tools.file_change import (
     LARGEST,
     FileChange,
     FileChanges,
+    check_hidden,
     content_of,
     encoded,
+    hides_any,
     preview,
     sha256,
+    stands_for_secret,
     writable,
 )
 from detent.flows.coding.tools.spec import SPECS, WRITING, ToolSettings, with_code_arguments
@@ -61,6 +65,8 @@ def plan_update(
     text = LineText(before)
     places = text.occurrences(target, MOST_OCCURRENCES + 1, overlapping=not replace_all)
     if not places:
+        if REMOVED in target and hides_any(settings.secrets, before):
+            raise ToolError("not_found", f"{stands_for_secret(filepath)} Choose a target without it.")
         raise _not_found(filepath, text, target)
     if len(places) > 1 and not replace_all:
         raise _not_unique(filepath, text, places)
@@ -71,6 +77,7 @@ def plan_update(
     after = text.replaced(places, target, patch)
     if after == before:
         raise ToolError("invalid_arguments", "target and patch are the same; nothing would change.")
+    check_hidden(settings.secrets, before, after, filepath)
     changed = " It had changed since it was last read." if seen not in (None, sha256(before)) else ""
     where = _line_numbers(text, places)
     what = f"{counted(len(places), 'occurrence')} in {shown_name(space.relative(place))}"

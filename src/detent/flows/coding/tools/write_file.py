@@ -11,6 +11,7 @@ from detent.engine.tools import EffectCall, Tool, ToolError
 from detent.flows.coding.tools.file_change import (
     FileChange,
     FileChanges,
+    check_hidden,
     content_of,
     encoded,
     preview,
@@ -58,6 +59,7 @@ def plan_write(
     )
     if before is None:
         return change
+    check_hidden(settings.secrets, before, raw, filepath)
     if not overwrite:
         raise ToolError(
             "exists",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from detent.flows.coding.options import RequestOptions
 from detent.flows.coding.result import CodingResult
 from tests.flows.coding.desk import DONE, Desk, ScriptedModel, results, says
@@ -123,6 +125,28 @@ class TestPlaces:
             turns = await desk.turns(result.run_id)
         assert results(turns) == [("update_file", False, "denied")]
         assert "hunter2" not in str(turns)
+
+
+class TestNames:
+    @pytest.mark.parametrize("options", [RequestOptions(yes=True), RequestOptions(on_confirm="deny")])
+    async def test_a_name_that_no_file_can_have_is_a_result_of_its_call(self, tmp_path, options):
+        (tmp_path / "a").mkdir()
+        long = "x" * 300
+        calls = [
+            ("read_file", {"filepath": long}), ("list_dir", {"directory": f"a/{long}"}),
+            ("glob", {"pattern": "*", "directory": long}), ("grep", {"pattern": "x", "directory": long}),
+            ("glob", {"pattern": f"../{long}/*", "directory": "a"}), write(f"{long}/b"),
+            ("update_file", {"filepath": long, "target": "a", "patch": "b"}),
+            ("bash", {"command": "echo run > ran", "cwd": long}), ("list_dir", {}),
+        ]  # fmt: skip
+        async with Desk(tmp_path, ScriptedModel([says("", *calls), DONE])) as desk:
+            result = await desk.ask("go", options)
+            turns = await desk.turns(result.run_id)
+        assert result.done
+        errors = [error for _, _, error in results(turns)]
+        assert errors[:7] == ["invalid_arguments"] * 7
+        assert errors[7:] == ["invalid_arguments" if options.yes else "denied", None]
+        assert not (tmp_path / "ran").exists()
 
 
 class TestPasses:

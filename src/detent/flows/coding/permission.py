@@ -26,7 +26,7 @@ from detent.flows.coding.permission_patterns import (
     parse_rule,
 )
 from detent.flows.coding.tools.secret_names import is_secret
-from detent.flows.coding.workspace import Workspace
+from detent.flows.coding.workspace import Workspace, possible
 from detent.kernel.plain import digest, to_plain
 
 __all__ = ["Decision", "Grant", "Rules", "decide", "excluded", "grant_for", "parse_rule", "question"]
@@ -107,7 +107,11 @@ def decide(
         return Decision("deny", "nothing may be changed in this request (--read-only)", path.place)
     if path.refusal is not None:
         return Decision("refuse", path.refusal.message, code=path.refusal.code)
-    verdict, why = _decide(rules, tool, args, path, kind, granted)
+    try:
+        with possible(path.name):
+            verdict, why = _decide(rules, tool, args, path, kind, granted)
+    except ToolError as error:
+        return Decision("refuse", error.message, code=error.code)
     return Decision(verdict, why, path.place)
 
 

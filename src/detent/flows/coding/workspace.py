@@ -105,9 +105,12 @@ class Workspace:
                 raise ToolError(
                     "outside", f"{quoted(name)} leads out of the workspace {self.root}."
                 ) from None
-        # After links in a circle the system leaves the rest of a path as it is, further links included.
-        if os.path.realpath(place) != str(place):
-            raise ToolError("invalid_arguments", f"{quoted(name)} leads through links in a circle.")
+        with possible(name):
+            # After links in a circle the system leaves the rest of a path as it is, further links included.
+            if os.path.realpath(place) != str(place):
+                raise ToolError("invalid_arguments", f"{quoted(name)} leads through links in a circle.")
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                place.lstat()
         if self.hides(place):
             raise ToolError(
                 "protected", f"{quoted(name)} is not for tools: it belongs to git, or to Detent itself."
@@ -141,8 +144,9 @@ class Workspace:
             ToolError: as `resolve`; `not_found`; `invalid_arguments` if it is a file.
         """
         place = self.resolve(name)
-        if place.is_dir():
-            return place
+        with possible(name):
+            if place.is_dir():
+                return place
         if not os.path.lexists(place):
             raise self._not_found(place, name)
         raise ToolError("invalid_arguments", f"{quoted(name)} is a file, not a folder.")
@@ -330,9 +334,20 @@ def codes() -> Iterator[None]:
         raise ToolError(code, error.message, transient=error.transient) from None
 
 
+@contextlib.contextmanager
+def possible(name: str) -> Iterator[None]:
+    """What the machine refuses of a path as an error of the tool, which has done nothing yet."""
+    try:
+        yield
+    except OSError as error:
+        raise failed(name, error) from None
+
+
 def failed(name: str, error: OSError) -> ToolError:
     """The error for what the machine refuses."""
-    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+    if error.errno == errno.ENAMETOOLONG:
+        return ToolError("invalid_arguments", f"{quoted(name)} is too long for the name of a file.")
+    if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EINVAL):
         return ToolError(
             "outside_workspace",
             f"{quoted(name)} was replaced by a link meanwhile; nothing was done. Try again.",

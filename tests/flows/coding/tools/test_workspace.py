@@ -62,6 +62,7 @@ PROTECTED = [
 UNUSABLE = [
     "loop", "one", "loop/../out/secret.txt", "loop/../git/config", "loop/../out", "one/../config",
     "src/../two/..//out", "loop/x", "a\0b", " ", "x" * 5000, "\ud800",
+    "x" * 300, f"src/{'x' * 300}", f"{'x' * 300}/a", f"src/../{'x' * 300}/a", "é" * 200,
 ]  # fmt: skip
 INSIDE = [
     "src/a.txt", "./src/a.txt", "src/../src/a.txt", "in/a.txt", "in.txt", "self/src/a.txt", "~/ws/src/a.txt",

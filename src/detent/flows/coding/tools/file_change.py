@@ -108,7 +108,10 @@ class FileChanges:
 
     async def perform(self, call: EffectCall, plan: Callable[[], FileChange]) -> dict[str, Any]:
         """Plan a change, journal its hashes, and make it."""
-        change: FileChange = await in_thread(plan)
+        try:
+            change: FileChange = await in_thread(plan)
+        except OSError as error:  # nothing has been done yet
+            raise ToolError("failed", f"The file cannot be looked at ({error.strerror}).") from None
         if change.before != change.after:
             facts = change.facts()
             await call.begun(**facts)

@@ -21,7 +21,9 @@ SHOWN = 'KEY = "[removed]"\n[A secret of the environment is not shown: [removed]
 
 def desk(folder: Path, *replies: Any, **more: Any) -> Desk:
     (folder / "conf.py").write_text(f'KEY = "{SECRET}"\n')
-    return Desk(folder, ScriptedModel([*replies, DONE]), flow_options={"secrets": frozenset({SECRET})}, **more)
+    return Desk(
+        folder, ScriptedModel([*replies, DONE]), flow_options={"secrets": frozenset({SECRET})}, **more
+    )
 
 
 def update(target: str, patch: str) -> tuple[str, dict[str, Any]]:
@@ -68,7 +70,10 @@ async def test_parts_beside_a_secret_are_edited_and_the_secret_stays(tmp_path):
 
 async def test_the_words_are_written_where_no_secret_is(tmp_path):
     content = "[removed]\n"
-    calls = [("write_file", {"filepath": "new.md", "content": content}), ("read_file", {"filepath": "new.md"})]
+    calls = [
+        ("write_file", {"filepath": "new.md", "content": content}),
+        ("read_file", {"filepath": "new.md"}),
+    ]
     assert (await told(desk(tmp_path, says("", *calls))))[1] == content
 
 

@@ -25,6 +25,8 @@ from detent.flows.coding.project_guard import guards, is_settings_file, stores
 from detent.kernel.errors import SIMILAR, DetentError
 
 GIT = ".git"
+GIT_LAYOUTS = (frozenset({"head", "objects", "refs"}), frozenset({"head", "commondir"}))
+"""Names by which git takes a folder for one of its own, in small letters: a repository, a worktree's part."""
 LONGEST_LINK = 4096
 """Bytes read of a `.git` file, which only names a folder."""
 MOST_COMPARED = 2000
@@ -131,6 +133,12 @@ class Workspace:
 
     def hides(self, place: Path) -> bool:
         """Whether a resolved place is one that tools neither see nor change."""
+        if self._hides_by_path(place):
+            return True
+        folders = (place, *place.parents)
+        return any(_is_git_folder(folder) for folder in folders if folder.is_relative_to(self.root))
+
+    def _hides_by_path(self, place: Path) -> bool:
         inside = folded(place.relative_to(self.root))
         if GIT in inside or OWN_FOLDER in inside:
             return True
@@ -162,6 +170,8 @@ class Workspace:
             raise ToolError("invalid_arguments", f"{quoted(name)} is the workspace itself, no file of it.")
         with codes():
             self.sandbox.writable(str(place))
+        if self._completes_git_folder(place):
+            raise ToolError("protected", f"{quoted(name)} would make its folder one of git's own.")
         try:
             status = place.lstat()
         except FileNotFoundError:
@@ -170,6 +180,16 @@ class Workspace:
             raise failed(name, error) from None
         _regular(status, name)
         return place
+
+    def _completes_git_folder(self, place: Path) -> bool:
+        """Whether a file of this name would make git take a folder above it for one of its own."""
+        for folder in place.parents:
+            if not folder.is_relative_to(self.root):
+                return False
+            (first,) = folded(Path(place.relative_to(folder).parts[0]))
+            if any(first in layout and _has_all(folder, layout - {first}) for layout in GIT_LAYOUTS):
+                return True
+        return False
 
     def configures(self, name: str, place: Path | None = None) -> bool:
         """Whether a path, or the place it leads to, configures Detent, such as settings and plugins."""
@@ -227,9 +247,7 @@ class Workspace:
         """What is in a folder, in no order, without what is hidden from tools."""
         with self.scanning(place, name) as found:
             return [
-                Entry(entry.name, kind_of(entry))
-                for entry in found
-                if not self.hides_entry(place, entry.name)
+                Entry(entry.name, kind_of(entry)) for entry in found if not self.hides_entry(place, entry)
             ]
 
     @contextlib.contextmanager
@@ -241,12 +259,15 @@ class Workspace:
         except OSError as error:
             raise self.not_opened(place, name, error) from None
 
-    def hides_entry(self, folder: Path, name: str) -> bool:
+    def hides_entry(self, folder: Path, entry: os.DirEntry[str]) -> bool:
         """Whether an entry of a folder that tools see is hidden from them."""
+        name = entry.name
         plain = name.rstrip(". ").lower() if name.isascii() else folded(Path(name))[0]
         if plain in (GIT, OWN_FOLDER):
             return True
-        return bool(self._hidden_below) and self.hides(folder / name)
+        if self._hidden_below and self._hides_by_path(folder / name):
+            return True
+        return entry.is_dir(follow_symlinks=False) and _is_git_folder(folder / name)
 
     @cached_property
     def _hidden_below(self) -> bool:
@@ -292,6 +313,15 @@ class Workspace:
             for similar in get_close_matches(missing.name, names, n=1, cutoff=SIMILAR):
                 text += f" Did you mean {quoted(self.relative(folder / similar))}?"
         return ToolError("not_found", text)
+
+
+def _is_git_folder(folder: Path) -> bool:
+    """Whether git would take a folder for one in which it keeps a repository, by the names in it."""
+    return any(_has_all(folder, layout) for layout in GIT_LAYOUTS)
+
+
+def _has_all(folder: Path, names: Iterable[str]) -> bool:
+    return all(os.path.lexists(folder / ("HEAD" if name == "head" else name)) for name in sorted(names))
 
 
 def _expanded(name: str) -> str:

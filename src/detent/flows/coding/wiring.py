@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from detent.adapters.guarded import Guarded
 from detent.engine.tools import Tool
@@ -73,7 +75,7 @@ def served_tools(settings: Settings) -> list[Tool]:
     return [tool for server in mcp_servers(settings).values() for tool in server.tools]
 
 
-def messages_of(folder: SessionFolder, session: str) -> list[dict[str, object]]:
-    """The messages in a session's file."""
+def messages_of(folder: SessionFolder, session: str) -> Sequence[Any]:
+    """The messages in a session's file, as they are found there."""
     record = folder.load(session)
-    return [] if record is None else [dict(message) for message in record.messages]
+    return () if record is None else record.messages

@@ -15,6 +15,7 @@ from detent.dispatch.conversation import Conversation, Message, Opaque, ToolCall
 from detent.engine.context import StepContext
 from detent.flows.coding import request_data
 from detent.flows.coding.explicit_assistant import NEEDS_PERSON
+from detent.flows.coding.paired_messages import paired
 from detent.flows.coding.request_data import RequestData
 from detent.kernel.errors import RunNotFound
 from detent.kernel.run import Run
@@ -25,7 +26,7 @@ PURGED = "(purged)"
 
 Kept = Callable[[Mapping[str, Any]], Awaitable[bytes | None]]
 """Gives a value that is kept outside the journal, by its reference."""
-FromFile = Callable[[str], Sequence[request_data.Message]]
+FromFile = Callable[[str], Sequence[Any]]
 """Gives the messages of a session's file, for a session whose first runs are in no journal here."""
 
 
@@ -86,7 +87,7 @@ class Conversations:
         conversation = Conversation([Message("system", system)])
         chain = await runs_before(ctx, data)
         if data.session is not None and _continues_file(chain[0].data if chain else ctx.values):
-            await add_turns(conversation, self._from_file(data.session), ctx.kept)
+            await add_turns(conversation, paired(self._from_file(data.session)), ctx.kept)
         for run in chain:
             await add_turns(conversation, RequestData(run.data).turns, ctx.kept)
         return _Known(ctx.run_id, 0, conversation, len(conversation.messages))

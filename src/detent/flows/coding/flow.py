@@ -12,7 +12,6 @@ from detent.dispatch.agent_side import AgentSide
 from detent.dispatch.agent_tools import AgentTool
 from detent.dispatch.autonomy import AgentRole
 from detent.dispatch.config import StepConfig
-from detent.dispatch.prompt import masked
 from detent.engine.flow import Flow
 from detent.engine.step import Step
 from detent.engine.tools import Tool
@@ -26,12 +25,14 @@ from detent.flows.coding.permission import Grant
 from detent.flows.coding.registry import ToolRegistry
 from detent.flows.coding.respond import CHECK, Respond
 from detent.flows.coding.response_state import AgentState
+from detent.flows.coding.sessions.redaction import HIDDEN, Redaction
 from detent.flows.coding.settings import ASSISTANT, CodingSettings
 from detent.flows.coding.state_transition import CODING
 from detent.flows.coding.tool_step import ToolStep
 from detent.flows.coding.tools.bash import bash_tool
 from detent.flows.coding.tools.catalogue import coding_tools
 from detent.flows.coding.tools.spec import ToolSettings
+from detent.flows.coding.tools.text_form import with_notes
 
 if TYPE_CHECKING:
     from detent.engine.ports import Store
@@ -61,14 +62,14 @@ class CodingFlow(Flow):
         if assistant is None and settings is not None and settings.steps.assistant is not None:
             assistant = StepConfig.read(settings.steps.assistant, where=".".join(ASSISTANT))
         self.coding_settings = settings = settings or CodingSettings()
-        self._secrets = secrets
+        self._redaction = Redaction(secrets)
         self.granted: dict[str, set[Grant]] = {}
         """What people have allowed each session for as long as this program runs."""
         own = tools or ToolSettings(
             network=settings.network, sandbox=settings.sandbox, pass_env=tuple(settings.pass_env)
         )
         self._protected = [*own.protected]
-        own = replace(own, protected=self._protected)
+        own = replace(own, protected=self._protected, secrets=own.secrets | secrets)
         further = list(further)
         self.registry = ToolRegistry([*further, *served], lambda name: self.tools[name])
         self.conversations = Conversations(from_file)
@@ -145,13 +146,11 @@ class CodingFlow(Flow):
 
     def hide(self, text: str) -> str:
         """A text without the secrets that the settings know."""
-        return str(masked(text, self._secrets)) if self._secrets else text
+        return self._redaction.text(text)
 
     def _masked(self, tool: Tool) -> Tool:
         """A tool whose receipts and answers show no secret."""
-        if not self._secrets:
-            return tool
-        return _hiding(tool, lambda value: masked(value, self._secrets))
+        return _hiding(tool, self.hide) if self._redaction.knows_any else tool
 
 
 def _inputs(ctx: Any) -> Mapping[str, Any]:
@@ -160,17 +159,39 @@ def _inputs(ctx: Any) -> Mapping[str, Any]:
     return {name: values.get(name) for name in ("prompt", "workspace", "options")}
 
 
-def _hiding(tool: Tool, hide: Callable[[Any], Any]) -> Tool:
-    """A tool whose answers go through a function first."""
-    perform = tool.perform
+def _hiding(tool: Tool, hide: Callable[[str], str]) -> Tool:
+    """A tool whose answers and previews go through a function first."""
+    perform, preview = tool.perform, tool.preview
+
+    def shown(**args: Any) -> str:
+        assert preview is not None
+        return hide(preview(**args))
+
+    changes: dict[str, Any] = {"in_front_of": tool.in_front_of or perform}
+    if preview is not None:
+        changes["preview"] = shown
     if iscoroutinefunction(perform):
 
         async def later(*args: Any, **named: Any) -> Any:
-            return hide(await perform(*args, **named))
+            return _hidden(await perform(*args, **named), hide)
 
-        return replace(tool, perform=later, in_front_of=tool.in_front_of or perform)
+        return replace(tool, perform=later, **changes)
 
     def at_once(*args: Any, **named: Any) -> Any:
-        return hide(perform(*args, **named))
+        return _hidden(perform(*args, **named), hide)
 
-    return replace(tool, perform=at_once, in_front_of=tool.in_front_of or perform)
+    return replace(tool, perform=at_once, **changes)
+
+
+def _hidden(answer: Any, hide: Callable[[str], str]) -> Any:
+    """An answer without secrets, which says so if there were any."""
+    if isinstance(answer, str):
+        return hide(answer)
+    if isinstance(answer, list):
+        return [_hidden(item, hide) for item in answer]
+    if not isinstance(answer, Mapping):
+        return answer
+    plain = {name: _hidden(value, hide) for name, value in answer.items()}
+    if isinstance(content := answer.get("content"), str) and plain["content"] != content:
+        plain["content"] = with_notes(plain["content"], [HIDDEN])
+    return plain

@@ -8,9 +8,10 @@ from typing import Any
 
 from detent.engine.tools import Toolbox
 from detent.flows.coding.reply import CodingCall, ToolResult
+from detent.flows.coding.tools.spec import SUPPLIED
 from detent.kernel.plain import canonical, to_plain
 
-SUPPLIED = ("workspace", "seen", "denied", "secrets", "timeout")
+BY_CODE = SUPPLIED | {"timeout"}
 """Arguments that code adds to a call, or lowers."""
 SKIPPED = (
     "It was interrupted, and a person decided to go on without it. It is not known whether it was done, or "
@@ -49,7 +50,7 @@ def changed_arguments(tools: Toolbox, call: CodingCall, how: Mapping[str, Any]) 
     return {
         name: value
         for name, value in to_plain(performed).items()
-        if name not in SUPPLIED and value != asked.get(name)
+        if name not in BY_CODE and value != asked.get(name)
     }
 
 

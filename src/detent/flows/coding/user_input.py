@@ -15,7 +15,7 @@ from detent.engine.tools import Tool
 from detent.flows.coding.reply import CodingCall, ToolResult
 from detent.flows.coding.request_data import RequestData, tool_message
 from detent.flows.coding.response_state import AgentState
-from detent.flows.coding.settled_calls import SUPPLIED, changed_arguments, told_result, with_changes
+from detent.flows.coding.settled_calls import BY_CODE, changed_arguments, told_result, with_changes
 from detent.kernel.errors import RunNotFound
 from detent.kernel.plain import LONGEST_KEPT, canonical, to_plain
 from detent.kernel.run import Run
@@ -66,7 +66,7 @@ def _result(ctx: StepContext, call: CodingCall, settled: list[dict[str, Any]], e
         own = {
             name: value
             for name, value in args.items()
-            if name in (call.args if isinstance(call.args, Mapping) else {}) and name not in SUPPLIED
+            if name in (call.args if isinstance(call.args, Mapping) else {}) and name not in BY_CODE
         }
         if item.get("tool") != call.tool or canonical([call.tool, to_plain(own)]) != wanted:
             continue
@@ -96,5 +96,5 @@ def _result(ctx: StepContext, call: CodingCall, settled: list[dict[str, Any]], e
 
 def _own(args: Any) -> Any:
     return to_plain(
-        {name: args[name] for name in args if name not in SUPPLIED} if isinstance(args, Mapping) else args
+        {name: args[name] for name in args if name not in BY_CODE} if isinstance(args, Mapping) else args
     )

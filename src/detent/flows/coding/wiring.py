@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from detent.adapters.guarded import Guarded
 from detent.engine.tools import Tool
@@ -15,13 +16,13 @@ from detent.flows.coding.skills import Skills
 from detent.flows.coding.tools.spec import ToolSettings
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.project_files import ProjectFiles
-from detent.runtime.settings import Settings, known_secrets, secrets_of
+from detent.runtime.settings import Settings, secrets_of
 
 
 def coding_flow(settings: Settings) -> CodingFlow:
     """The flow for these settings."""
     own = coding_settings(settings, unknown=False)
-    secrets = secrets_of(settings) | known_secrets(os.environ, own.pass_env)
+    secrets = secrets_of(settings)
     folder = session_folder(settings, own)
     skills = _skills(settings, own)
 
@@ -89,7 +90,7 @@ def served_tools(settings: Settings) -> list[Tool]:
     return [tool for server in mcp_servers(settings).values() for tool in server.tools]
 
 
-def messages_of(folder: SessionFolder, session: str) -> list[dict[str, object]]:
-    """The messages in a session's file."""
+def messages_of(folder: SessionFolder, session: str) -> Sequence[Any]:
+    """The messages in a session's file, as they are found there."""
     record = folder.load(session)
-    return [] if record is None else [dict(message) for message in record.messages]
+    return () if record is None else record.messages

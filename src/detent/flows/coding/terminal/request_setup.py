@@ -128,9 +128,11 @@ class RequestSetup:
             IntegrationMissing: the model that requests need cannot be asked.
         """
         from detent.flows.coding.wiring import coding_flow
+        from detent.runtime.mcp import attach
         from detent.runtime.wiring import engine_for
 
         flow = coding_flow(self.settings)
+        attach(self.project.catalog.mcp(), [flow])
         self._check_rules(flow)
         others = [source.flow for name, source in self.project.catalog.all().items() if name != flow.name]
         engine = engine_for(

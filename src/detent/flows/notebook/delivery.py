@@ -69,7 +69,6 @@ async def export(store: Store, run: Run, format: str, folder: Path) -> list[Path
     """Write one format of a run's notebook, or all of them and the trace, into a folder."""
     if format not in FORMATS:
         raise ConfigurationError(f"There is no format '{format}'. Formats: {', '.join(FORMATS)}.")
-    folder.mkdir(parents=True, exist_ok=True)
     finished = await finished_notebook(store, run)
     written: list[Path] = []
     if format in ("ipynb", "all"):
@@ -87,6 +86,7 @@ async def export(store: Store, run: Run, format: str, folder: Path) -> list[Path
 
 
 def _replace(file: Path, body: bytes) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f".{file.name}.part")
     part.write_bytes(body)
     part.replace(file)

@@ -68,7 +68,8 @@ async def _exported(store: Store, cell: Cell, executed: Mapping[str, Any]) -> No
             key: value
             for key, value in (
                 ("stage_id", cell.stage), ("step_id", cell.step), ("behavior_id", cell.behavior),
-                ("iteration", cell.iteration), ("round", cell.round), ("role", cell.role), ("mode", cell.mode),
+                ("iteration", cell.iteration), ("round", cell.round), ("role", cell.role),
+                ("mode", cell.mode),
             )
             if value is not None
         }

@@ -55,9 +55,9 @@ async def transitions(store: Store, run_id: str) -> AsyncIterator[Transition]:
         log = run.data.get(LOG, ())
         document = NotebookRun(run.data).document
         name = document.fsm.last_transition
+        event = name.value if name else str(body.to)
         yield Transition(
-            number, "FAIL" if body.to == NotebookState.FAILED.value else name.value if name else body.to,
-            export_state(document), str(body.frm), str(body.to), tuple(log[seen:]), body.detail or {}, entry.at,
-            body.spend,
+            number, "FAIL" if body.to == NotebookState.FAILED.value else event, export_state(document),
+            str(body.frm), str(body.to), tuple(log[seen:]), body.detail or {}, entry.at, body.spend,
         )  # fmt: skip
         seen = len(log)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,7 @@ class Beginning:
     target: str | None = None
     split: str | None = None
     keep: tuple[str, ...] = ()
-    options: RunOptions = RunOptions()
+    options: RunOptions = field(default_factory=RunOptions)
 
 
 def read(beginning: Beginning) -> ProblemReading:

@@ -1,4 +1,4 @@
-"""The clean re-execution: the finished notebook, from top to bottom, in a fresh kernel and an empty folder."""
+"""The clean re-execution: the finished notebook once more, in a fresh kernel and an empty folder."""
 
 from __future__ import annotations
 

@@ -1,155 +1,298 @@
-"""The catalogue of stages and steps, as plans: what the deterministic planners give."""
+"""Plans from the catalogue of stages and steps: T1, T2 and T3 of the deterministic planners."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Literal
 
-from detent.flows.notebook.domain.catalogue_entries import STAGES, StageEntry, StepEntry
+from detent.flows.notebook.domain.catalogue_data import (
+    CLOSING_AGENT,
+    CLOSING_TASK,
+    VALIDATION_REPORT,
+    CatalogueStage,
+    CatalogueStep,
+    catalogue,
+    description_of,
+    find_stage,
+    find_step,
+)
+from detent.flows.notebook.domain.metric_words import LOWER_IS_BETTER
+from detent.flows.notebook.domain.probes import primary_metric
 from detent.flows.notebook.domain.problem import ProblemReading
 from detent.flows.notebook.payloads.values import (
     BehaviorPlan,
     Named,
-    PcsTexts,
     PlannedStage,
     PlannedStep,
     StagePlan,
     StepPlan,
 )
+from detent.kernel.errors import ConfigurationError
 
-REPORT = "results_communication"
-"""The stage that a run may leave out."""
-CLOSING = "step_validation_report"
-"""The artifact of the behavior that closes a step."""
-LEAST_STABLE_ROWS = 200
-"""Rows from which on the stability of the score is required; below, it measures the sample."""
+Scored = Literal["cv_metrics", "test_performance"]
 
-_STAGES = {stage.id: stage for stage in STAGES}
-_STEPS = {step.id: (stage, step) for stage in STAGES for step in stage.steps}
-_PRODUCERS = {name: step.id for stage in STAGES for step in stage.steps for name in step.artifacts}
-
-
-def stage_of_step(step_id: str) -> str | None:
-    """The stage of a step of the catalogue; None if it has no such step."""
-    found = _STEPS.get(step_id)
-    return None if found is None else found[0].id
-
-
-def producer_of(name: str) -> str | None:
-    """The step of the catalogue that produces an artifact."""
-    return _PRODUCERS.get(name)
-
-
-def thresholds_text(reading: ProblemReading) -> str:
-    """The user's thresholds in one line; what must be beaten where there are none."""
-    if not reading.thresholds:
-        return "better than the baseline in the folds"
-    return ", ".join(str(threshold) for threshold in reading.thresholds)
+FEWEST_STABLE_ROWS = 200
+"""Below, the variation over refits measures the sample; it is then reported and not required."""
+JUDGING_STAGES = ("model_implementation_execution", "predictability_validation")
+"""The stages that must meet the user's thresholds."""
 
 
 def plan_stages(reading: ProblemReading, *, report: bool = True, stability: float = 0.1) -> StagePlan:
-    """The stages of the catalogue, for a problem."""
-    stages = [stage for stage in STAGES if report or stage.id != REPORT]
-    planned = tuple(
-        PlannedStage(
-            stage.id, stage.title, _goal(stage.goal, _stage_artifacts(stage), _stage_criteria(stage, reading, stability)),
-            tuple(Named(name, _describe(stage, name)) for name in _stage_artifacts(stage)),
-            tuple(Named(name, "") for name in stage.needs), optional=stage.id == REPORT,
-        )
-        for stage in stages
-    )  # fmt: skip
-    return StagePlan(planned, focus=thresholds_text(reading), goals=f"{reading.task} of {reading.target}")
+    """T1: the catalogue's stages for a problem, the last one only with `report`.
+
+    `stability` is the variation coefficient from which a model is not stable.
+    """
+    stages = [stage for stage in catalogue() if report or not stage.optional]
+    return StagePlan(
+        stages=tuple(_planned_stage(stage, reading, stability) for stage in stages),
+        focus=focus_of(reading),
+        goals=f"Predict {_shown(reading.target)} by {reading.task}, so that it holds for new rows.",
+        title=f"Predicting {_shown(reading.target)}",
+        description=" ".join(reading.problem.split()),
+    )
 
 
-def plan_steps(stage_id: str, reading: ProblemReading, profile: str = "compact", *, stability: float = 0.1) -> StepPlan:
-    """The steps of a stage of the catalogue.
+def plan_steps(
+    stage_id: str, reading: ProblemReading, profile: str = "compact", *, stability: float = 0.1
+) -> StepPlan:
+    """T2: the catalogue's steps of a stage.
 
     Raises:
-        LookupError: the catalogue has no such stage.
+        ConfigurationError: the stage is not the catalogue's.
     """
-    if stage_id not in _STAGES:
-        raise LookupError(f"The catalogue has no stage '{stage_id}'. It has: {', '.join(_STAGES)}.")
-    stage = _STAGES[stage_id]
-    steps = tuple(
-        PlannedStep(
-            step.id, step.title, _goal(step.task, _step_artifacts(stage, step, profile), _criteria(step, reading, stability)),
-            tuple(Named(name, _describe(stage, name)) for name in _step_artifacts(stage, step, profile)),
-            PcsTexts(*step.pcs), tuple(Named(name, "") for name in step.needs),
-        )
-        for step in stage.steps
-    )  # fmt: skip
-    return StepPlan(steps, focus=stage.goal)
+    stage = find_stage(stage_id)
+    if stage is None:
+        raise ConfigurationError(f"The catalogue has no stage '{stage_id}'.")
+    return StepPlan(
+        steps=tuple(_planned_step(step, reading, profile, stability) for step in stage.steps),
+        focus=focus_of(reading) if stage_id in JUDGING_STAGES else stage.goal,
+    )
 
 
 def arrange(
     step_id: str,
-    number: int,
-    missing: Sequence[str],
+    behavior_number: int,
+    missing: Collection[str],
     reading: ProblemReading,
     profile: str = "compact",
     *,
     stability: float = 0.1,
 ) -> BehaviorPlan:
-    """The next behavior of a step: the work itself, or the check that closes it.
+    """T3: the next behavior of a step whose `missing` artifacts are not complete.
+
+    It makes all of them, save the validation report: that one is the closing behavior's.
 
     Raises:
-        LookupError: the catalogue has no such step.
+        ConfigurationError: the step is not the catalogue's.
     """
-    if step_id not in _STEPS:
-        raise LookupError(f"The catalogue has no step '{step_id}'.")
-    stage, step = _STEPS[step_id]
-    behavior_id = f"{step_id}_b{number}"
-    work = [name for name in missing if name != CLOSING]
-    if not work and CLOSING in missing:
-        return BehaviorPlan(
-            behavior_id, step_id, "PCS", f"validation_and_acceptance: check {stage.title.lower()} again.",
-            (Named(CLOSING, "every criterion of the stage with its value"),),
-            (f"len({CLOSING}) > 0", f"all(item['passed'] for item in {CLOSING}.values())"),
-        )  # fmt: skip
-    outputs = tuple(Named(name, step.artifacts[name]) for name in step.artifacts)
+    step = _step(step_id)
+    behavior_id = f"{step_id}_b{behavior_number}"
+    outputs = tuple(artifact for artifact in step.artifacts if artifact.name in missing)
+    if not outputs and closes(step_id, profile):
+        return _closing(step, behavior_id, reading, profile, stability)
     return BehaviorPlan(
-        behavior_id, step_id, step.agent, step.task, outputs, _criteria(step, reading, stability) or _exists(step),
-        tuple(Named(name, "") for name in step.needs), effects=number > 1,
-    )  # fmt: skip
+        behavior_id=behavior_id,
+        step_id=step_id,
+        agent=step.agent,
+        task=step.task,
+        outputs=outputs or step.artifacts,
+        acceptance=criteria_of_step(step_id, reading, stability=stability),
+        inputs=_described(step.requires),
+        effects=behavior_number > 1,
+    )
 
 
-def _exists(step: StepEntry) -> tuple[str, ...]:
-    name = next(iter(step.artifacts))
-    return (f"len({name}) > 0",)
+def stage_of_step(step_id: str) -> str | None:
+    """The id of the stage that a step of the catalogue belongs to."""
+    step = find_step(step_id)
+    return step.stage_id if step is not None else None
 
 
-def _criteria(step: StepEntry, reading: ProblemReading, stability: float) -> tuple[str, ...]:
-    if step.id == "multi_variation_analysis":
-        return (_stability_criterion(reading, stability),)
-    return step.acceptance
+def producer_of(name: str) -> str | None:
+    """The id of the step that first produces a variable or file of the catalogue."""
+    return _producers().get(name)
 
 
-def _stage_criteria(stage: StageEntry, reading: ProblemReading, stability: float) -> tuple[str, ...]:
-    if stage.id == "stability_assessment":
-        return (_stability_criterion(reading, stability),)
-    return stage.acceptance
+def closes(step_id: str, profile: str = "compact") -> bool:
+    """Whether a step ends with a closing behavior.
+
+    Raises:
+        ConfigurationError: the step is not the catalogue's.
+    """
+    return _step(step_id).is_last or profile == "full"
 
 
-def _stability_criterion(reading: ProblemReading, stability: float) -> str:
-    known = 'stability_metrics["variation_coefficient"]'
-    required = reading.table.rows >= LEAST_STABLE_ROWS
-    return f"{known} < {stability!r}" if required else f"{known} >= 0"
+def closing_criteria(
+    step_id: str, reading: ProblemReading, profile: str = "compact", *, stability: float = 0.1
+) -> tuple[str, ...]:
+    """What the closing behavior of a step asserts again: the step's criteria, and at its end the stage's.
+
+    Raises:
+        ConfigurationError: the step is not the catalogue's.
+    """
+    step = _step(step_id)
+    criteria = list(criteria_of_step(step_id, reading, stability=stability)) if profile == "full" else []
+    if step.is_last:
+        criteria += criteria_of_stage(step.stage_id, reading, stability=stability)
+    return tuple(dict.fromkeys(criteria))
 
 
-def _stage_artifacts(stage: StageEntry) -> tuple[str, ...]:
-    return stage.artifacts
+def criteria_of_step(step_id: str, reading: ProblemReading, *, stability: float = 0.1) -> tuple[str, ...]:
+    """The acceptance of a step, thresholds among it.
+
+    Raises:
+        ConfigurationError: the step is not the catalogue's.
+    """
+    return _criteria(_step(step_id).acceptance, reading, stability)
 
 
-def _step_artifacts(stage: StageEntry, step: StepEntry, profile: str) -> tuple[str, ...]:
-    closes = profile == "full" or step is stage.steps[-1]
-    return (*step.artifacts, *((CLOSING,) if closes else ()))
+def criteria_of_stage(stage_id: str, reading: ProblemReading, *, stability: float = 0.1) -> tuple[str, ...]:
+    """The acceptance of a stage, thresholds among it.
+
+    Raises:
+        ConfigurationError: the stage is not the catalogue's.
+    """
+    stage = find_stage(stage_id)
+    if stage is None:
+        raise ConfigurationError(f"The catalogue has no stage '{stage_id}'.")
+    return _criteria(stage.acceptance, reading, stability)
 
 
-def _describe(stage: StageEntry, name: str) -> str:
-    if name == CLOSING:
-        return "every criterion of the stage with its value"
-    return next((step.artifacts[name] for step in stage.steps if name in step.artifacts), "")
+def locked_criteria(reading: ProblemReading, scored: Scored) -> tuple[str, ...]:
+    """The user's thresholds as criteria on `cv_metrics` or `test_performance`.
+
+    Without a threshold, the rule is that the folds' mean beats the baseline's, and the hold-out has no limit.
+    """
+    if reading.thresholds:
+        return tuple(
+            f'{scored}["{threshold.metric}"] {threshold.comparison} {threshold.value!r}'
+            for threshold in reading.thresholds
+        )
+    if scored == "test_performance":
+        return ()
+    metric = primary_metric(reading)
+    comparison = "<" if metric in LOWER_IS_BETTER else ">"
+    return (f'cv_metrics["{metric}"] {comparison} training_history[0]["{metric}"]',)
+
+
+def problem_thresholds(reading: ProblemReading) -> list[dict[str, object]]:
+    """The thresholds as the notebook keeps them in `problem_thresholds`; without any, the rule instead."""
+    if reading.thresholds:
+        return [
+            {"metric": threshold.metric, "comparison": threshold.comparison, "value": threshold.value}
+            for threshold in reading.thresholds
+        ]
+    metric = primary_metric(reading)
+    comparison = "<" if metric in LOWER_IS_BETTER else ">"
+    return [{"metric": metric, "comparison": comparison, "value": "baseline"}]
+
+
+def focus_of(reading: ProblemReading) -> str:
+    """The thresholds and aims that every stage has in view."""
+    metric = primary_metric(reading)
+    limits = [str(threshold) for threshold in reading.thresholds] or [f"{metric} better than the baseline's"]
+    split = reading.split.kind + (f" by {_shown(reading.split.column)}" if reading.split.column else "")
+    return "; ".join(
+        [
+            *limits,
+            f"primary metric {metric}",
+            f"split {split}",
+            "PCS: predictability, computability, stability",
+        ]
+    )
+
+
+# -- parts --------------------------------------------------------------------------------------------------
+
+
+@cache
+def _producers() -> Mapping[str, str]:
+    producers: dict[str, str] = {}
+    for stage in catalogue():
+        for step in stage.steps:
+            for artifact in step.artifacts:
+                producers.setdefault(artifact.name, step.id)
+    return producers
+
+
+def _step(step_id: str) -> CatalogueStep:
+    step = find_step(step_id)
+    if step is None:
+        raise ConfigurationError(f"The catalogue has no step '{step_id}'.")
+    return step
+
+
+def _planned_stage(stage: CatalogueStage, reading: ProblemReading, stability: float) -> PlannedStage:
+    return PlannedStage(
+        id=stage.id,
+        title=stage.title,
+        goal=_goal(stage.goal, stage.artifacts, _criteria(stage.acceptance, reading, stability)),
+        verified_artifacts=_described(stage.artifacts),
+        required_variables=_described(stage.requires),
+        optional=stage.optional,
+    )
+
+
+def _planned_step(
+    step: CatalogueStep, reading: ProblemReading, profile: str, stability: float
+) -> PlannedStep:
+    artifacts = step.artifacts
+    if closes(step.id, profile):
+        artifacts = (*artifacts, Named(VALIDATION_REPORT, "each criterion, evaluated once more at the end"))
+    criteria = _criteria(step.acceptance, reading, stability)
+    return PlannedStep(
+        id=step.id,
+        title=step.title,
+        goal=_goal(step.goal, [artifact.name for artifact in artifacts], criteria),
+        verified_artifacts=artifacts,
+        pcs_considerations=step.pcs,
+        required_variables=_described(step.requires),
+    )
+
+
+def _closing(
+    step: CatalogueStep, behavior_id: str, reading: ProblemReading, profile: str, stability: float
+) -> BehaviorPlan:
+    criteria = closing_criteria(step.id, reading, profile, stability=stability)
+    return BehaviorPlan(
+        behavior_id=behavior_id,
+        step_id=step.id,
+        agent=CLOSING_AGENT,
+        task=CLOSING_TASK,
+        outputs=(Named(VALIDATION_REPORT, "each criterion, evaluated once more at the end"),),
+        acceptance=(*criteria, f"len({VALIDATION_REPORT}) >= 1"),
+        inputs=tuple(artifact for artifact in step.artifacts if "/" not in artifact.name),
+        effects=True,
+    )
 
 
 def _goal(text: str, artifacts: Iterable[str], criteria: Sequence[str]) -> str:
-    acceptance = "; ".join(criteria) or "all artifacts are there"
-    return f"{text.rstrip('.')}. Artifacts: {', '.join(artifacts)}. Acceptance: {acceptance}"
+    return f"{text} Artifacts: {', '.join(artifacts)}. Acceptance: {'; '.join(criteria)}"
+
+
+def _criteria(acceptance: Iterable[str], reading: ProblemReading, stability: float) -> tuple[str, ...]:
+    """Criteria in which what stands for thresholds and settings is written out."""
+    criteria: list[str] = []
+    for criterion in acceptance:
+        match criterion:
+            case "$cv_metrics":
+                criteria += locked_criteria(reading, "cv_metrics")
+            case "$test_performance":
+                criteria += locked_criteria(reading, "test_performance") or ['test_performance["n"] > 0']
+            case "$stability":
+                required = reading.table.rows >= FEWEST_STABLE_ROWS
+                limit = f"< {stability:.12g}" if required else ">= 0"
+                criteria.append(f'stability_metrics["variation_coefficient"] {limit}')
+            case _:
+                criteria.append(criterion)
+    return tuple(dict.fromkeys(criteria))
+
+
+def _described(names: Iterable[str]) -> tuple[Named, ...]:
+    return tuple(Named(name, description_of(name)) for name in names)
+
+
+def _shown(name: str) -> str:
+    """A column's name on one line."""
+    return " ".join(name.split())

@@ -26,8 +26,9 @@ def check_folds(
     framework = names.get("evaluation_framework")
     parts = int(framework["folds"]) if isinstance(framework, Mapping) and "folds" in framework else 5
     labels = sorted(table[target].dropna().unique().tolist()) if task == "classification" else []
-    units = units_of(table, rows.index, kind, column)
-    when = table[column].loc[rows.index] if kind == "time" else None
+    described = table if column is None or column in table.columns else names["raw_dataset"]
+    units = units_of(described, rows.index, kind, column)
+    when = described[column].loc[rows.index] if kind == "time" else None
     pairs = folds_of(task, truth, units, min(max(parts, 2), 10), seed, when)
     figures: dict[str, list[dict[str, float]]] = {"model": [], "baseline": []}
     for number, (train, valid) in enumerate(pairs):

@@ -35,13 +35,15 @@ def check_hold_out(
     task: str,
     target: str,
     kind: str,
+    column: str | None,
     test_size: float,
     metrics: list[str],
     fingerprint: str | None = None,
 ) -> dict[str, Any]:
     """The scores of `final_model` on the hold-out, and what keeps them from being a hold-out's.
 
-    `metrics` are those on which thresholds are set; `fingerprint` is that of `raw_dataset` when it was read.
+    `kind` and `column` are the split's; `metrics` are those on which thresholds are set; `fingerprint` is
+    that of `raw_dataset` when it was read.
     """
     raw, table, model = names["raw_dataset"], names["df_typed"], names["final_model"]
     train, test = names["X_train"], names["X_test"]
@@ -56,6 +58,7 @@ def check_hold_out(
         found("data", f"raw_dataset or df_typed has no column {target!r}, or df_typed names rows twice")
         return {"scores": {}, "n": 0, "findings": findings}
     _check_rows(raw, table, train, test, target, kind, test_size, found)
+    _check_sides(table if column in table.columns else raw, train, test, kind, column, found)
     known = test.index[test.index.isin(table.index)]
     rows, truth = test.loc[known], table.loc[known, target]
     if not len(rows) or not test.index.is_unique or truth.isna().any():
@@ -125,6 +128,23 @@ def _check_rows(
             found("coverage", f"{len(dropped)} rows with extreme targets were dropped")
 
 
+def _check_sides(table: Any, train: Any, test: Any, kind: str, column: str | None, found: Any) -> None:
+    """Check that no group stands on both sides, or that the rows held out are the later ones."""
+    if kind not in ("group", "time"):
+        return
+    if column not in table.columns:
+        found("split", f"there is no column {column!r} to tell by which rows belong together")
+        return
+    before = table[column].reindex(train.index).dropna()
+    held_out = table[column].reindex(test.index).dropna()
+    if kind == "group":
+        both = set(before) & set(held_out)
+        if both:
+            found("split", f"{len(both)} groups of {column!r} are among the training rows and held out")
+    elif len(before) and len(held_out) and held_out.min() < before.max():
+        found("split", f"rows held out are earlier than training rows by {column!r}")
+
+
 def _has_target(values: Any) -> Any:
     """Whether a raw value is one: neither missing, nor a text or number that stands for that."""
     import numpy as np
@@ -163,7 +183,7 @@ def _check_target(raw: Any, table: Any, index: Any, target: str, task: str, foun
 
 def _labels(plain: Any) -> int:
     """How many classes there are, spelling apart."""
-    return int(plain.str.replace(r"[\W_]+|\.0$", "", regex=True).nunique())
+    return int(plain.str.replace(r"\.0$|[\W_]+", "", regex=True).nunique())
 
 
 def numbers_of(values: Any) -> Any:

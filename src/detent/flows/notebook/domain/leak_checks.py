@@ -194,21 +194,32 @@ def columns_together(rows: Any, truth: Any, task: str) -> tuple[list[str], str]:
     return columns, f"a straight line through {columns} parts the classes"
 
 
+def _weights(table: Any, truth: Any) -> Any:
+    """The weights of the columns in the best weighted sum, and what is added to it."""
+    import numpy as np
+
+    with_ones = np.column_stack([table, np.ones(len(table))])
+    return np.linalg.lstsq(with_ones, truth, rcond=None)[0]
+
+
 def _linear_share(table: Any, truth: Any) -> float:
     """R² of a linear model on rows that it was not fitted on."""
-    from sklearn.linear_model import LinearRegression
+    import numpy as np
     from sklearn.metrics import r2_score
-    from sklearn.model_selection import KFold, cross_val_predict
 
-    folds = KFold(5, shuffle=True, random_state=0)
-    return float(r2_score(truth, cross_val_predict(LinearRegression(), table.to_numpy(), truth, cv=folds)))
+    values = table.to_numpy()
+    part = np.random.default_rng(0).permutation(len(values)) % 5
+    predicted = np.empty(len(values))
+    for number in range(5):
+        weights = _weights(values[part != number], truth[part != number])
+        predicted[part == number] = values[part == number] @ weights[:-1] + weights[-1]
+    return float(r2_score(truth, predicted))
 
 
 def _adds_up(table: Any, truth: Any) -> list[str]:
     """The fewest columns whose weighted sum is the target."""
     import numpy as np
     import pandas as pd
-    from sklearn.linear_model import LinearRegression
 
     if np.std(truth) == 0:
         return []
@@ -218,14 +229,15 @@ def _adds_up(table: Any, truth: Any) -> list[str]:
         chosen, left = [], truth - truth.mean()
         while len(chosen) < min(20, len(table) // 5) and np.std(left) > 1e-9 * np.std(truth):
             chosen.append(table.columns[int(np.argmax(np.abs(table.to_numpy().T @ left)))])
-            left = truth - LinearRegression().fit(table[chosen], truth).predict(table[chosen])
+            weights = _weights(table[chosen], truth)
+            left = truth - table[chosen].to_numpy() @ weights[:-1] - weights[-1]
     if _linear_share(table[chosen], truth) <= LINEAR:
         return []
-    weights = pd.Series(np.abs(LinearRegression().fit(table[chosen], truth).coef_), index=chosen)
-    heavy = list(weights.index[weights > 1e-4 * weights.max()])
+    heaviness = pd.Series(np.abs(_weights(table[chosen], truth)[:-1]), index=chosen)
+    heavy = list(heaviness.index[heaviness > 1e-4 * heaviness.max()])
     if _linear_share(table[heavy], truth) > LINEAR:
         chosen = heavy
-    for column in weights[chosen].sort_values(kind="stable").index:
+    for column in heaviness[chosen].sort_values(kind="stable").index:
         fewer = [name for name in chosen if name != column]
         if fewer and _linear_share(table[fewer], truth) > LINEAR:
             chosen = fewer

@@ -32,6 +32,9 @@ FEATURES = re.compile(
     r"|as a function of|by means of|features?\s*(?:are|:)|predictors?\s*(?:are|:)|inputs?\s*(?:are|:))(?=\W)",
     re.IGNORECASE,
 )
+BREAK = re.compile(r",\s*|\n\s*")
+LONGEST_PHRASE = 2000
+"""Characters that a phrase may have; more of them only take time."""
 STOP = re.compile(r"[.!?;](?=\s|$)|\n\s*\n")
 HEAD_END = re.compile(
     r"\b(?:of|for|in|on|at|per|with|by|across|between|among|within|over|under|during|to|into|when|where|because|so"
@@ -173,14 +176,16 @@ def columns_beside_new(problem: str, columns: Iterable[str]) -> tuple[str, ...]:
 
 
 def _first(problem: str, begin: int, patterns: Iterable[re.Pattern[str]]) -> int:
-    """Where the first of some patterns begins, or the end of the text."""
-    matches = (pattern.search(problem, begin) for pattern in patterns)
-    return min((match.start() for match in matches if match is not None), default=len(problem))
+    """Where the first of some patterns begins, or the end of the text that is looked at."""
+    end = min(len(problem), begin + LONGEST_PHRASE)
+    matches = (pattern.search(problem, begin, end) for pattern in patterns)
+    return min((match.start() for match in matches if match is not None), default=end)
 
 
 def _next_clause(problem: str, begin: int) -> int:
     """Where a new clause begins behind a comma: `given its length, what is the species?`"""
-    for match in re.finditer(r",\s*|\n\s*", problem[begin:]):
-        if NEW_CLAUSE.match(problem, begin + match.end()):
-            return begin + match.start()
-    return len(problem)
+    end = min(len(problem), begin + LONGEST_PHRASE)
+    for match in BREAK.finditer(problem, begin, end):
+        if NEW_CLAUSE.match(problem, match.end()):
+            return match.start()
+    return end

@@ -18,9 +18,6 @@ from detent.flows.notebook.domain import fold_scores, hold_out_check, leak_check
 from detent.flows.notebook.domain.metric_words import LOWER_IS_BETTER
 from detent.flows.notebook.domain.problem import MetricName, ProblemReading, Threshold
 
-HOLD_OUT_NAMES = ("X_test", "y_test")
-"""Names that no cell may use between the split's step and the one that evaluates the hold-out."""
-
 RUN = """
 def run_quietly(function, names, arguments):
     import contextlib
@@ -113,6 +110,7 @@ def hold_out_probe(reading: ProblemReading, *, test_size: float = 0.2, fingerpri
             "task": reading.task,
             "target": reading.target,
             "kind": reading.split.kind,
+            "column": reading.split.column,
             "test_size": test_size,
             "metrics": sorted({threshold.metric for threshold in reading.thresholds}),
             "fingerprint": fingerprint,
@@ -191,22 +189,6 @@ def _verdict(threshold: Threshold, measured: Measured) -> Verdict:
     score = measured.scores.get(threshold.metric)
     met = measured.is_sound and score is not None and threshold.met_by(score)
     return Verdict(threshold.metric, str(threshold), score, met)
-
-
-def hold_out_names(code: str) -> tuple[str, ...]:
-    """The names of the hold-out that a cell uses, also as text: `globals()["y_test"]`."""
-    try:
-        tree = ast.parse(code)
-    except SyntaxError:
-        return tuple(name for name in HOLD_OUT_NAMES if name in code)
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    used |= {
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    used |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    return tuple(name for name in HOLD_OUT_NAMES if name in used)
 
 
 # -- source -------------------------------------------------------------------------------------------------

@@ -123,9 +123,7 @@ def boxes(axis, groups, names):
 RELATIONS = r'''
 def sampled(table, rows):
     """At most so many rows, drawn with the notebook's seed."""
-    return (
-        table.sample(rows, random_state=RANDOM_STATE).sort_index() if len(table) > rows else table
-    )
+    return table.sample(rows, random_state=RANDOM_STATE) if len(table) > rows else table
 
 
 def as_numbers(values):

@@ -23,8 +23,11 @@ def recipe(kitchen: Kitchen, criteria: Sequence[str]) -> Recipe:
         "ITERATION": literal(kitchen.iteration),
     }
     return Recipe(
-        lead="Does this stage hold what it has to? Each criterion is evaluated once more, on the data and files as "
-        "they are now. A criterion holds only if its value is exactly true; one that raises has failed.",
+        lead=(
+            "Does this stage hold what it has to? Each criterion is evaluated once more, on the data and "
+            "files as they are now. A criterion holds only if its value is exactly true; one that raises "
+            "has failed."
+        ),
         code=fill(_VALIDATION if kitchen.iteration == 1 else _VALIDATION_AGAIN, slots),
         result=_VALIDATION_RESULT,
     )
@@ -64,7 +67,8 @@ for text, outcome in step_validation_report.items():
 '''
 
 _VALIDATION_AGAIN = r"""
-# Written out one by one in iteration <<ITERATION>>: a criterion that raises must not keep the others from being seen.
+# Written out one by one in iteration <<ITERATION>>: a criterion that raises must not keep the others
+# from being seen.
 criteria_to_hold = {
 <<CHECKS>>
 }
@@ -86,7 +90,8 @@ for text, (holds, measured) in criteria_to_hold.items():
 
 _VALIDATION_RESULT = r"""
 (
-    f"**{sum(outcome['passed'] for outcome in step_validation_report.values())} of {len(step_validation_report)} "
+    f"**{sum(outcome['passed'] for outcome in step_validation_report.values())} of "
+    f"{len(step_validation_report)} "
     f"criteria hold.**"
     + "".join(
         f"\n- not so: `{text}` (measured: {outcome['measured']})"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Mapping
 from pprint import pformat
 
@@ -31,4 +30,4 @@ def fill(template: str, slots: Mapping[str, str]) -> str:
 
 def cell(*parts: str) -> str:
     """Join pieces of code, two empty lines between them."""
-    return "\n\n\n".join(textwrap.dedent(part).strip("\n") for part in parts if part.strip())
+    return "\n\n\n".join(part.strip("\n") for part in parts if part.strip())

@@ -4,14 +4,14 @@ The functions here are text, written into cells and into `outputs/predict.py`, w
 exactly as the notebook read the first one. They share one plain dictionary of rules, made in stage 2 and kept
 as `processing_pipeline_doc["rules"]`:
 
-    kinds        {column: "numeric" | "boolean" | "datetime" | "categorical" | "text"}, the target's among them;
+    kinds        {column: "numeric" | "boolean" | "datetime" | "categorical" | "text"}, with the target;
                  "boolean" is a target of True and False, boolean features are 0 and 1
     numbers      {column: {"decimal": "." or ",", "scale": {unit: factor}}}, columns with numbers in text
     dates        {column: {"format": "%d.%m.%Y", "ISO8601" or "mixed", "day_first": bool}}
     sentinels    {column: [number, ...]}, numbers that stand for no value
     spelling     {column: {category, folded: the spelling that is used}}
 
-A new table is read as `valid_values(typed_table(table, rules), rules)`. A rule that is absent changes nothing.
+A new table is read as `valid_values(typed_table(table, rules), rules)`.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def column_kind(name, values, decimal=".", day_first=False):
     present = comparable(values.dropna())
     distinct = present.nunique()
     if distinct == 0:
-        return "constant", "it has no value at all"
+        return "constant", "has no value"
     if distinct == 1 and len(present) == len(values):
         return "constant", "it has a single value"
     if pd.api.types.is_datetime64_any_dtype(present):
@@ -223,9 +223,9 @@ def constant_columns(table, keep=()):
     for name in table.columns:
         present = table[name].dropna()
         if name not in keep and present.empty:
-            reasons[name] = "it has no value at all"
+            reasons[name] = "has no value"
         elif name not in keep and len(present) == len(table) and present.nunique() == 1:
-            reasons[name] = "it has the same value in every row"
+            reasons[name] = "has the same value in every row"
     return reasons
 '''
 

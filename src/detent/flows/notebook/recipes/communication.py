@@ -1,8 +1,8 @@
-"""The recipes of stage 8's first half: documentation, a summary of one page, and the figures with captions."""
+"""The recipes of stage 8's first half: documentation, a one-page summary, and figures with captions."""
 
 from __future__ import annotations
 
-from detent.flows.notebook.recipes.code_text import cell, fill, literal
+from detent.flows.notebook.recipes.code_text import cell, fill
 from detent.flows.notebook.recipes.recipe import Kitchen, Recipe
 from detent.flows.notebook.recipes.retries import ATTEMPT, attempted
 from detent.flows.notebook.recipes.verdict_code import MEASURED
@@ -18,8 +18,11 @@ def technical_documentation(kitchen: Kitchen) -> Recipe:
         "TABLE": attempted(kitchen, "scores_table()", '"The scores could not be put into a table."'),
     }
     return Recipe(
-        lead="A colleague should be able to follow, doubt and repeat this work. The documentation holds the data, the "
-        "method as it was fixed before training, what was measured, and what speaks against the result.",
+        lead=(
+            "A colleague should be able to follow, doubt and repeat this work. The documentation holds "
+            "the data, the method as it was fixed before training, what was measured, and what speaks "
+            "against the result."
+        ),
         code=cell(MEASURED, ATTEMPT if kitchen.iteration > 1 else "", fill(_DOCUMENTATION, slots)),
         result=_DOCUMENTATION_RESULT,
     )
@@ -44,7 +47,7 @@ technical_documentation = "\n".join(
         <<METHOD>>.replace("\n#", "\n##").replace("# Method", "## Method", 1),
         "",
         "## Result",
-        f"The final model is {figure_text(measured('best_params'))}.",
+        f"The final model: {figure_text(measured('best_params'))}.",
         "",
         <<TABLE>>,
         "",
@@ -52,10 +55,12 @@ technical_documentation = "\n".join(
         limits_table(),
         "",
         "## What speaks for and against it",
-        f"- rows in training and hold-out: {len(X_train):,} and {figure_text(measured('test_performance', 'n'))}",
+        f"- rows in training and hold-out: {len(X_train):,} and "
+        f"{figure_text(measured('test_performance', 'n'))}",
         f"- leaks that remain: {figure_text(measured('leakage_report', 'leaks'))}",
         f"- columns taken out as leaks: {figure_text(measured('leakage_report', 'removed'))}",
-        f"- variation over perturbed refits: {figure_text(measured('stability_metrics', 'variation_coefficient'))}",
+        "- variation over perturbed refits: "
+        f"{figure_text(measured('stability_metrics', 'variation_coefficient'))}",
         f"- certified as stable: {figure_text(measured('stability_certification', 'certified'))}",
         f"- better than the baseline: {figure_text(measured('business_impact_report', 'beats_baseline'))}",
         "",
@@ -90,8 +95,10 @@ def executive_summary(kitchen: Kitchen) -> Recipe:
         "ADVICE": attempted(kitchen, "improvements()", "[]"),
     }
     return Recipe(
-        lead="One page for those who decide. The answer comes first, and whether what was asked for is reached, in "
-        "plain words, also when it is not.",
+        lead=(
+            "One page for those who decide. The answer comes first, and whether what was asked for is "
+            "reached, in plain words, also when it is not."
+        ),
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_SUMMARY, slots)),
         result=_SUMMARY_RESULT,
     )
@@ -108,7 +115,7 @@ def quality_in_words():
             measured("test_performance", "balanced_accuracy"),
             measured("baseline_metrics", "balanced_accuracy"),
         )
-        words = f"On rows it had never seen, it finds {figure_text(off)} of each class on average (balanced accuracy)"
+        words = f"On rows it had never seen, its balanced accuracy is {figure_text(off)}"
     return words + f"; knowing nothing but the target, one would reach {figure_text(usual)}."
 
 
@@ -120,7 +127,7 @@ def improvements():
     return [figure_text(item) for item in (advice.values() if isinstance(advice, dict) else advice)]
 
 
-missed = [row for row in limits_reached() if row["met"] is not True]
+missed = [row for row in limits_reached() if not row["met"]]
 undecided = [row for row in limits_reached() if row["undecided"]]
 closest = <<CLOSEST>>
 executive_summary = "\n".join(
@@ -131,19 +138,20 @@ executive_summary = "\n".join(
         "",
         f"**Answer.** The goal was **{verdict()}**. "
         + (
-            "Every limit is met on the hold-out. "
-            if not missed
-            else f"{counted(len(missed), 'limit')} not met. "
+            f"Missed: {len(missed)} of {counted(len(problem_thresholds), 'limit')}."
+            if missed
+            else "Every limit is met."
         )
         + (
-            f"{counted(len(undecided), 'limit')} undecided: within the range of chance, so a new sample could turn it."
+            f" Undecided: {len(undecided)}, within the range of chance, so that a new sample could turn it."
             if undecided
             else ""
         ),
         "",
         *(f"- {line}" for line in verdict_lines()),
         "",
-        f"**How good it is.** {quality_in_words()} The final model is {figure_text(measured('best_params', 'model'))}, "
+        f"**How good it is.** {quality_in_words()} The final model is "
+        f"{figure_text(measured('best_params', 'model'))}, "
         f"trained on {len(X_train):,} rows with {X_train.shape[1]:,} features.",
         "",
         f"**What goes with {code_name(target_column)}.** "
@@ -155,10 +163,9 @@ executive_summary = "\n".join(
             else "See the exploration."
         ),
         "",
-        "**How far to trust it.** Its score varies by "
-        f"{figure_text(measured('stability_metrics', 'variation_coefficient'))} of its mean when rows and decisions "
-        f"change; columns that gave the answer away and were taken out: "
-        f"{figure_text(measured('leakage_report', 'removed'))}.",
+        "**How far to trust it.** Variation of its score when rows and decisions change, as a share of "
+        f"the mean: {figure_text(measured('stability_metrics', 'variation_coefficient'))}. Columns that "
+        f"gave the answer away and were taken out: {figure_text(measured('leakage_report', 'removed'))}.",
         "",
         "**What next.** "
         + (
@@ -185,11 +192,12 @@ def visualization_package(kitchen: Kitchen) -> Recipe:
     slots = {
         "CAPTIONS": attempted(kitchen, "dict(chart_captions)", "{}"),
         "MORE": _MORE_FIGURES if kitchen.iteration > 1 else "",
-        "LEAST": literal(8),
     }
     return Recipe(
-        lead="All figures of this work with their captions, and one more that puts the final scores beside the baseline "
-        "and the limits.",
+        lead=(
+            "All figures of this work with their captions, and one more that puts the final scores "
+            "beside the baseline and the limits."
+        ),
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_FIGURES, slots)),
         result=_FIGURES_RESULT,
     )
@@ -221,8 +229,8 @@ def draw_scores(metrics):
         axis.bar(
             list(scores), list(scores.values()), color=[colours[name] for name in scores], width=0.6
         )
-        interval = interval_of(metric)
-        if interval and "hold-out" in scores:
+        interval = measured("holdout_interval", metric)
+        if not isinstance(interval, str) and "hold-out" in scores:
             place, score = list(scores).index("hold-out"), scores["hold-out"]
             reach = [[max(0.0, score - interval[0])], [max(0.0, interval[1] - score)]]
             axis.errorbar(place, score, yerr=reach, color="#333333", capsize=5, linewidth=1.2)
@@ -262,11 +270,7 @@ def caption_of(path):
     )
 
 
-metrics_drawn = list(
-    dict.fromkeys(
-        [evaluation_framework["primary_metric"], *(limit["metric"] for limit in problem_thresholds)]
-    )
-)
+metrics_drawn = list(dict.fromkeys(limit["metric"] for limit in problem_thresholds))
 figure = draw_scores(metrics_drawn[:4])
 Path("outputs/report").mkdir(parents=True, exist_ok=True)
 figure.savefig("outputs/report/scores.png", dpi=110)
@@ -285,7 +289,7 @@ for path, caption in visualization_package.items():
 _MORE_FIGURES = r"""
 # Fewer than eight figures so far: how each of the first columns is spread.
 for number, name in enumerate([target_column, *X_train.columns] * 8, 1):
-    if len(list(Path("outputs").rglob("*.png"))) >= <<LEAST>>:
+    if len(list(Path("outputs").rglob("*.png"))) >= 8:
         break
     figure, axis = plt.subplots(figsize=(7, 3.4), layout="constrained")
     df_typed[name].dropna().astype(str).value_counts().sort_index().head(12 + number).plot.bar(

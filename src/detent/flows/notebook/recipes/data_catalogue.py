@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from detent.flows.notebook.recipes import (
     communication,
     data_collection,
@@ -13,10 +15,30 @@ from detent.flows.notebook.recipes import (
     insights,
     methodology,
 )
-from detent.flows.notebook.recipes.recipe import Recipes
+from detent.flows.notebook.recipes.recipe import Kitchen, Recipe, Recipes, Write
+
+
+def _with_remark(write: Write) -> Write:
+    """The same recipe; that it is a retry is said in its text."""
+
+    def with_remark(kitchen: Kitchen) -> Recipe:
+        recipe = write(kitchen)
+        if kitchen.iteration == 1:
+            return recipe
+        return replace(recipe, lead=f"{recipe.lead}\n\n{REMARKS.get(kitchen.iteration, REMARKS[3])}")
+
+    return with_remark
+
+
+REMARKS = {
+    2: "This is written for the second time, with substitutes where the first attempt could not go on; "
+    "each one that is used is printed.",
+    3: "This is written in its most cautious form: what cannot be treated is left as it is or substituted, "
+    "and each such case is printed.",
+}
 
 RECIPES: Recipes = {
-    write.__name__: write
+    write.__name__: _with_remark(write)
     for write in (
         data_collection.data_collection_inventory,
         data_collection.data_structure_discovery,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from detent.flows.notebook.domain.problem import ProblemReading
 from detent.flows.notebook.domain.tables import reading_code
 from detent.flows.notebook.recipes.code_text import cell, fill, literal
+from detent.flows.notebook.recipes.column_typing import COLUMN_KINDS, DATES_IN_TEXT, NUMBERS_IN_TEXT
 from detent.flows.notebook.recipes.definitions import MARKDOWN
 from detent.flows.notebook.recipes.recipe import Kitchen, Recipe
 from detent.flows.notebook.recipes.retries import ATTEMPT, attempted
-from detent.flows.notebook.recipes.column_typing import COLUMN_KINDS, DATES_IN_TEXT, NUMBERS_IN_TEXT
 
 # -- data_collection_inventory ------------------------------------------------------------------------------
 
@@ -25,9 +25,12 @@ def data_collection_inventory(kitchen: Kitchen) -> Recipe:
         "FORMAT": literal(reading.table.format.kind),
     }
     return Recipe(
-        lead="First the tools and the data. Everything random in this notebook starts from one seed, and the "
-        "versions of the libraries are printed, so that the results can be reached again. The table is read as it "
-        "is; nothing in it is changed yet. Size and SHA-256 of each file say which data the results belong to.",
+        lead=(
+            "First the tools and the data. Everything random in this notebook starts from one seed, and "
+            "the versions of the libraries are printed, so that the results can be reached again. The "
+            "table is read as it is; nothing in it is changed yet. Size and SHA-256 of each file say "
+            "which data the results belong to."
+        ),
         code=cell(fill(_IMPORTS, slots), MARKDOWN, fill(_INVENTORY, slots)),
         result=_INVENTORY_RESULT,
     )
@@ -82,7 +85,8 @@ def found(file):
         if path.is_file():
             return path.as_posix()
     raise FileNotFoundError(
-        f"The data file {Path(file).name!r} is missing. Put it into the folder 'assets' or beside this notebook."
+        f"The data file {Path(file).name!r} is missing. Put it into the folder 'assets' or beside "
+        "this notebook."
     )
 
 
@@ -114,11 +118,13 @@ for entry, value in data_inventory_checklist.items():
 
 _INVENTORY_RESULT = r"""
 (
-    f"The file {code_name(data_inventory_checklist['file'])} has {data_inventory_checklist['bytes']:,} bytes and "
+    f"The file {code_name(data_inventory_checklist['file'])} has "
+    f"{data_inventory_checklist['bytes']:,} bytes and "
     f"holds a table of **{len(raw_dataset):,} rows and {raw_dataset.shape[1]:,} columns**, in which "
     f"{data_inventory_checklist['missing_cells']:,} of {raw_dataset.size:,} cells are empty. "
     + (
-        f"{counted(len(data_inventory_checklist['other_files']), 'more file')} came with it; only the first is analysed."
+        f"{counted(len(data_inventory_checklist['other_files']), 'more file')} came with it; only "
+        "the first is analysed."
         if data_inventory_checklist["other_files"]
         else "It is the only file."
     )
@@ -161,9 +167,11 @@ def data_structure_discovery(kitchen: Kitchen) -> Recipe:
         "ROWS": literal({1: 5, 2: 3}.get(kitchen.iteration, 1)),
     }
     return Recipe(
-        lead="What is in the table? For each column the type that pandas gave it, how many distinct values it has, "
-        "how many are missing, and one of its values. A type at this point only says how the file was read: "
-        "numbers and dates may still stand in text.",
+        lead=(
+            "What is in the table? For each column the type that pandas gave it, how many distinct "
+            "values it has, how many are missing, and one of its values. A type at this point only says "
+            "how the file was read: numbers and dates may still stand in text."
+        ),
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_STRUCTURE, slots)),
         result=_STRUCTURE_RESULT,
     )
@@ -247,9 +255,12 @@ def variable_semantics_analysis(kitchen: Kitchen) -> Recipe:
 def _semantics_lead(reading: ProblemReading) -> str:
     warnings = "".join(f"\n- {warning}" for warning in reading.warnings)
     return (
-        "A column's type says little about its meaning: a number may be a quantity or merely number the rows, and "
-        "a text may hold an amount such as `$12,500`, a date, one of a few categories, or prose. The functions "
-        "below look at the values themselves and give every column a kind: numeric, categorical, datetime, text, "
+        "A column's type says little about its meaning: a number may be a quantity or merely number "
+        "the rows, and "
+        "a text may hold an amount such as `$12,500`, a date, one of a few categories, or prose. The "
+        "functions "
+        "below look at the values themselves and give every column a kind: numeric, categorical, "
+        "datetime, text, "
         f"id or constant. The problem asks for a {reading.task}."
         + (f"\n\nReading the problem left these remarks:\n{warnings}" if warnings else "")
     )

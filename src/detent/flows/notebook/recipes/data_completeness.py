@@ -18,10 +18,13 @@ def completeness_restoration(kitchen: Kitchen) -> Recipe:
         "LAST": _LAST_RESORT if kitchen.iteration > 1 else "",
     }
     return Recipe(
-        lead="A row without a target can neither teach nor test, so it is dropped. Other gaps are filled, with the "
-        "median or the most frequent value, **in a copy for exploration only**: `df_cleaned` feeds tables and "
-        "charts. `df_typed` keeps its gaps, because the model must learn how to fill them from its training rows "
-        "alone; a median over all rows would carry knowledge of the held-out ones.",
+        lead=(
+            "A row without a target can neither teach nor test, so it is dropped. Other gaps are filled, "
+            "with the median or the most frequent value, **in a copy for exploration only**: "
+            "`df_cleaned` feeds tables and charts. `df_typed` keeps its gaps, because the model must "
+            "learn how to fill them from its training rows alone; a median over all rows would carry "
+            "knowledge of the held-out ones."
+        ),
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_COMPLETENESS, slots)),
         result=_COMPLETENESS_RESULT,
     )
@@ -138,9 +141,11 @@ def integrity_verification(kitchen: Kitchen) -> Recipe:
         "WITHOUT": attempted(kitchen, 'processing_pipeline_doc["rows_without_target"]', "0"),
     }
     return Recipe(
-        lead="Cleaning must not change what it was not asked to change. The tables before and after are compared: "
-        "rows are accounted for one by one, the target is the one that was read, gaps were filled in the copy only, "
-        "and nothing impossible is left.",
+        lead=(
+            "Cleaning must not change what it was not asked to change. The tables before and after are "
+            "compared: rows are accounted for one by one, the target is the one that was read, gaps were "
+            "filled in the copy only, and nothing impossible is left."
+        ),
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_INTEGRITY, slots)),
         result=_INTEGRITY_RESULT,
     )
@@ -173,8 +178,10 @@ same_target = not is_number(read_target) or bool(
     (read_target.astype(float) == df_typed[target_column].astype(float)).all()
 )
 present = df_typed.notna()
+dropped_rows = <<DROPPED>>
+rows_without = <<WITHOUT>>
 integrity_verification_report = {
-    "rows are accounted for": len(raw_dataset) - <<DROPPED>> - <<WITHOUT>> == len(df_typed),
+    "rows are accounted for": len(raw_dataset) - dropped_rows - rows_without == len(df_typed),
     "every row can be traced back": bool(
         df_typed.index.is_unique and df_typed.index.isin(raw_dataset.index).all()
     ),
@@ -205,12 +212,16 @@ _INTEGRITY_RESULT = r"""
         else ""
     )
     + f"From {data_quality_report['raw_dataset']['rows']:,} rows and "
-    f"{data_quality_report['raw_dataset']['columns']:,} columns, {data_quality_report['df_typed']['rows']:,} rows and "
+    f"{data_quality_report['raw_dataset']['columns']:,} columns, "
+    f"{data_quality_report['df_typed']['rows']:,} rows and "
     f"{data_quality_report['df_typed']['columns']:,} columns go on, with "
     f"{data_quality_report['df_typed']['missing cells']:,} cells missing"
     + (
-        f", most in {code_name(max(data_quality_report['missing_share'], key=data_quality_report['missing_share'].get))} "
-        f"({max(data_quality_report['missing_share'].values()):.1%})."
+        ", most in "
+        + code_name(
+            max(data_quality_report["missing_share"], key=data_quality_report["missing_share"].get)
+        )
+        + f" ({max(data_quality_report['missing_share'].values()):.1%})."
         if data_quality_report["missing_share"]
         else "."
     )

@@ -1,15 +1,14 @@
 """The recipes of stage 2: the table in proper types, valid values, and a filled copy to look at."""
 
-# dimension_report["rules"] and validity_report["rules"] hold the rules of column_typing.py that were found here;
-# processing_pipeline_doc["rules"] holds both.
-
+# dimension_report["rules"] and validity_report["rules"] hold the rules of column_typing.py that were found,
+# processing_pipeline_doc["rules"] both.
 from __future__ import annotations
 
 from detent.flows.notebook.recipes.code_text import cell, fill, literal
+from detent.flows.notebook.recipes.column_typing import CONSTANT_COLUMNS, TYPED_TABLE, VALID_VALUES
 from detent.flows.notebook.recipes.definitions import COLUMN_GROUPS
 from detent.flows.notebook.recipes.recipe import Kitchen, Recipe
 from detent.flows.notebook.recipes.retries import ATTEMPT, attempted
-from detent.flows.notebook.recipes.column_typing import CONSTANT_COLUMNS, TYPED_TABLE, VALID_VALUES
 
 # -- dimensional_integrity_check ----------------------------------------------------------------------------
 
@@ -33,10 +32,13 @@ def dimensional_integrity_check(kitchen: Kitchen) -> Recipe:
         "CAUTION": _CAUTION if kitchen.iteration > 2 else "",
     }  # fmt: skip
     return Recipe(
-        lead="Now each column gets its type, in a copy named `df_typed`; the table as it was read stays untouched. "
-        "Numbers and dates that stand in text are parsed by one rule per column, and what does not fit the rule "
-        "becomes missing and is counted. Rows are dropped only when they repeat an observation, key included; "
-        "columns only when they say the same in every row. The row index is kept, so every row can be traced back.",
+        lead=(
+            "Now each column gets its type, in a copy named `df_typed`; the table as it was read stays "
+            "untouched. Numbers and dates that stand in text are parsed by one rule per column, and what "
+            "does not fit the rule becomes missing and is counted. Rows are dropped only when they "
+            "repeat an observation, key included; columns only when they say the same in every row. The "
+            "row index is kept, so every row can be traced back."
+        ),
         code=cell(
             CONSTANT_COLUMNS,
             TYPED_TABLE,
@@ -147,7 +149,8 @@ dimension_report = {
     "rules": rules,
 }
 print(
-    f"rows {len(raw_dataset):,} -> {len(df_typed):,}, columns {raw_dataset.shape[1]:,} -> {df_typed.shape[1]:,}"
+    f"rows {len(raw_dataset):,} -> {len(df_typed):,}, columns {raw_dataset.shape[1]:,} -> "
+    f"{df_typed.shape[1]:,}"
 )
 for entry in ("equal_rows", "dropped_rows", "dropped_columns", "unreadable", "copies"):
     print(f"{entry:>15}  {dimension_report[entry]}")
@@ -167,7 +170,8 @@ _DIMENSION_RESULT = r"""
     + (
         f"{counted(dimension_report['dropped_rows'], 'row')} repeated an observation and went out. "
         if dimension_report["dropped_rows"]
-        else f"Rows that equal an earlier one: {dimension_report['equal_rows']:,}. No key tells whether they are the "
+        else f"Rows that equal an earlier one: {dimension_report['equal_rows']:,}. No key tells "
+        "whether they are the "
         "same observation, so they stay. "
         if dimension_report["equal_rows"]
         else "No observation is there twice. "
@@ -188,7 +192,8 @@ _DIMENSION_RESULT = r"""
         else ""
     )
     + "".join(
-        f"{counted(lost['cells'], 'cell')} of {code_name(name)} could not be read and now count as missing, such as "
+        f"{counted(lost['cells'], 'cell')} of {code_name(name)} could not be read and now count as "
+        "missing, such as "
         f"{listing(lost['examples'])}. "
         for name, lost in dimension_report["unreadable"].items()
     )
@@ -214,10 +219,12 @@ def value_validity_check(kitchen: Kitchen) -> Recipe:
         "OFTEN": literal(2 if kitchen.iteration == 1 else 5 * kitchen.iteration),
     }
     return Recipe(
-        lead="Are the values possible? An infinity is no measurement. A number such as -999 that is repeated and "
-        "lies far from all others stands for a missing value; taken as a quantity it would pull every mean. And "
-        "`Yes`, `yes` and ` YES` are one category: each gets its most frequent spelling. The target's numbers are "
-        "left as they are, apart from infinities.",
+        lead=(
+            "Are the values possible? An infinity is no measurement. A number such as -999 that is "
+            "repeated and lies far from all others stands for a missing value; taken as a quantity it "
+            "would pull every mean. And `Yes`, `yes` and ` YES` are one category: each gets its most "
+            "frequent spelling. The target's numbers are left as they are, apart from infinities."
+        ),
         code=cell(
             COLUMN_GROUPS, VALID_VALUES, ATTEMPT if kitchen.iteration > 1 else "", fill(_VALIDITY, slots)
         ),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from detent.flows.notebook.domain.problem import ProblemReading
 from detent.flows.notebook.recipes.code_text import cell, fill, literal
+from detent.flows.notebook.recipes.column_typing import ROW_KEYS
 from detent.flows.notebook.recipes.recipe import Kitchen, Recipe
 from detent.flows.notebook.recipes.retries import ATTEMPT, attempted
-from detent.flows.notebook.recipes.column_typing import ROW_KEYS
 
 # -- observation_unit_identification ------------------------------------------------------------------------
 
@@ -22,10 +22,12 @@ def observation_unit_identification(kitchen: Kitchen) -> Recipe:
         "KEYS": attempted(kitchen, "keys_of(row_table, known_ids)", "[]"),
     }
     return Recipe(
-        lead="What does one row stand for? A key column answers that: once rows that are equal in every column are "
-        "set aside, each row has a key of its own. Without a key, two equal rows may be the same observation "
-        "entered twice or two observations that happen to agree. The table cannot tell, so such rows are counted "
-        "here and not removed.",
+        lead=(
+            "What does one row stand for? A key column answers that: once rows that are equal in every "
+            "column are set aside, each row has a key of its own. Without a key, two equal rows may be "
+            "the same observation entered twice or two observations that happen to agree. The table "
+            "cannot tell, so such rows are counted here and not removed."
+        ),
         code=cell(ROW_KEYS, ATTEMPT if kitchen.iteration > 1 else "", fill(_UNIT, slots)),
         result=_UNIT_RESULT,
     )
@@ -66,10 +68,12 @@ _UNIT_RESULT = r"""
 (
     f"A row is {observation_unit_report['unit']}. "
     + (
-        f"{observation_unit_report['equal_rows']:,} of {observation_unit_report['rows']:,} rows equal an earlier one "
+        f"{observation_unit_report['equal_rows']:,} of {observation_unit_report['rows']:,} rows "
+        "equal an earlier one "
         f"in every column ({observation_unit_report['equal_rows'] / observation_unit_report['rows']:.1%}). "
         + (
-            f"They share their key {listing(observation_unit_report['keys'], 3)}, so they are the same observation "
+            f"They share their key {listing(observation_unit_report['keys'], 3)}, so they are the "
+            "same observation "
             "twice and will be dropped."
             if observation_unit_report["keys"]
             else "No key says that they are the same observation, so they stay; the split must not part them."
@@ -104,9 +108,12 @@ def relevance_assessment(kitchen: Kitchen) -> Recipe:
         "LAST": _LAST_RESORT if kitchen.iteration > 1 else "",
     }
     return Recipe(
-        lead="Not every column may be a feature. Identifiers and constants teach a model nothing that holds for "
-        "rows it has not seen, and a column that names the group a row belongs to is no help for new groups. Each "
-        "column that is left out is listed with its reason. " + _thresholds_lead(reading),
+        lead=(
+            "Not every column may be a feature. Identifiers and constants teach a model nothing that "
+            "holds for rows it has not seen, and a column that names the group a row belongs to is no "
+            "help for new groups. Each column that is left out is listed with its reason. "
+        )
+        + _thresholds_lead(reading),
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_RELEVANCE, slots)),
         result=_RELEVANCE_RESULT,
     )
@@ -161,13 +168,13 @@ for name in raw_dataset.columns:
     if name in keep:
         usable.append(name)
     elif name == split_group:
-        excluded[name] = "it names the group that is held out as a whole"
+        excluded[name] = "names the group that is held out as a whole"
     elif name in reasons_known:
         excluded[name] = reasons_known[name]
     elif kind == "id" or name in row_keys:
-        excluded[name] = "it identifies the row"
+        excluded[name] = "identifies the row"
     elif kind == "constant":
-        excluded[name] = "it says the same in every row"
+        excluded[name] = "has the same value in every row"
     else:
         usable.append(name)
 <<LAST>>
@@ -231,9 +238,12 @@ def pcs_hypothesis_formulation(kitchen: Kitchen) -> Recipe:
         "FILE": attempted(kitchen, 'data_inventory_checklist["sha256"]', '"not recorded"'),
     }
     return Recipe(
-        lead="A result deserves trust for three reasons. It **predicts** rows that had no part in making it, it can "
-        "be **computed** again by someone else, and it is **stable** when data and decisions change a little. "
-        "Before anything is modelled, this is what will be checked for each, and when it counts as failed.",
+        lead=(
+            "A result deserves trust for three reasons. It **predicts** rows that had no part in making "
+            "it, it can be **computed** again by someone else, and it is **stable** when data and "
+            "decisions change a little. Before anything is modelled, this is what will be checked for "
+            "each, and when it counts as failed."
+        ),
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_PCS, slots)),
         result=_PCS_RESULT,
     )
@@ -247,13 +257,15 @@ limits = " and ".join(
 pcs_hypothesis_framework = {
     "predictability": {
         "hypothesis": f"{target_column} can be predicted from the other columns for rows not seen before",
-        "check": f"a hold-out of {held_out:.0%} of the rows (split: {split_kind}), scored after all decisions",
+        "check": f"a hold-out of {held_out:.0%} of the rows (split: {split_kind}), scored after all "
+        "decisions",
         "fails_if": f"{limits} is missed there, or a feature gives the target away",
         "why_this_split": <<WHY>>,
     },
     "computability": {
         "hypothesis": "the same data and seed give the same figures",
-        "check": f"seed {RANDOM_STATE}, versions and the SHA-256 of the data recorded, all cells run again from the top",
+        "check": f"seed {RANDOM_STATE}, versions and the SHA-256 of the data recorded, all cells run "
+        "again from the top",
         "fails_if": "a figure differs",
         "data_sha256": <<FILE>>,
     },
@@ -282,9 +294,11 @@ for aspect, plan in pcs_hypothesis_framework.items():
 _PCS_RESULT = r"""
 (
     f"The data are there: {data_existence_report['rows']:,} rows, "
-    f"{counted(data_existence_report['usable_features'], 'usable feature')} and the target {code_name(target_column)}"
+    f"{counted(data_existence_report['usable_features'], 'usable feature')} and the target "
+    f"{code_name(target_column)}"
     + (
-        f". {counted(data_existence_report['rows_without_target'], 'row')} without it can teach nothing and will be dropped."
+        f". {counted(data_existence_report['rows_without_target'], 'row')} without it can teach "
+        "nothing and will be dropped."
         if data_existence_report["rows_without_target"]
         else ", known for every row."
     )

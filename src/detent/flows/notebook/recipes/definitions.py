@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from detent.flows.notebook.recipes.chart_code import CHARTS, RELATIONS
 from detent.flows.notebook.recipes.code_text import cell
-from detent.flows.notebook.recipes.recipe import Recipe, RecipeSettings
 from detent.flows.notebook.recipes.column_typing import (
     COLUMN_KINDS,
     CONSTANT_COLUMNS,
@@ -19,6 +18,7 @@ from detent.flows.notebook.recipes.column_typing import (
     TYPED_TABLE,
     VALID_VALUES,
 )
+from detent.flows.notebook.recipes.recipe import Recipe, RecipeSettings
 from detent.flows.notebook.recipes.verdict_code import MEASURED
 
 MARKDOWN = r'''

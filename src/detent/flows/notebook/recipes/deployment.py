@@ -16,18 +16,21 @@ def stakeholder_guidance(kitchen: Kitchen) -> Recipe:
     # Stage 5 knows what the saved model needs, so its author writes the script.
     script: str = import_module("detent.flows.notebook.recipes.predict_script").predict_script(kitchen)
     slots = {
-        "SCRIPT": _script_literal(script),
+        "SCRIPT": script_literal(script),
         "TARGET_KIND": attempted(kitchen, "str(df_typed[target_column].dtype)", '"unknown"'),
     }
     return Recipe(
-        lead="Whether the model is of use shows when others apply it. The script reads a new table as this notebook read "
-        "the first one, and writes a prediction for each of its rows. The guide says how, and when not to.",
+        lead=(
+            "Whether the model is of use shows when others apply it. The script reads a new table as "
+            "this notebook read the first one, and writes a prediction for each of its rows. The guide "
+            "says how, and when not to."
+        ),
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_GUIDANCE, slots)),
         result=_GUIDANCE_RESULT,
     )
 
 
-def _script_literal(script: str) -> str:
+def script_literal(script: str) -> str:
     """A script as a string that can be read, where its own quotes allow it."""
     readable = "'''" not in script and not script.endswith(("\\", "'"))
     return f"r'''{script}'''" if readable else literal(script)
@@ -52,10 +55,13 @@ implementation_guide = "\n".join(
         ),
         "",
         "1. Keep `models/` and `outputs/` beside each other, as they are.",
-        "2. Put the new rows into a table of the same kind as the first one. The order of columns does not matter.",
-        "3. Run `python outputs/predict.py NEW [OUT]`. It writes CSV, one row for each row of NEW, in its order.",
+        "2. Put the new rows into a table of the same kind as the first one. The order of columns "
+        "does not matter.",
+        "3. Run `python outputs/predict.py NEW [OUT]`. It writes CSV, one row for each row of NEW, "
+        "in its order.",
         "",
-        f"**It needs** {counted(len(needed_columns), 'column')}: {listing(needed_columns, 40)}. Values may be missing and "
+        f"**It needs** {counted(len(needed_columns), 'column')}: {listing(needed_columns, 40)}. "
+        "Values may be missing and "
         "categories may be new; a missing column is named and nothing is predicted.",
         "",
         "**It writes** `prediction`"
@@ -71,14 +77,17 @@ implementation_guide = "\n".join(
         + {
             "time": "a time long after the last training row",
             "group": "groups of another kind",
-        }.get(evaluation_framework["split"]["kind"], "other places, times or populations")
+        }.get(
+            measured("evaluation_framework", "split", "kind"), "other places, times or populations"
+        )
         + "; and never as the only ground for a decision about a person.",
         "",
         "**Keep watch:** compare predictions with what came true. "
         + (
             f"On the hold-out the error was {figure_text(measured('test_performance', 'rmse'))} (RMSE)"
             if task_type == "regression"
-            else f"On the hold-out the balanced accuracy was {figure_text(measured('test_performance', 'balanced_accuracy'))}"
+            else "On the hold-out the balanced accuracy was "
+            f"{figure_text(measured('test_performance', 'balanced_accuracy'))}"
         )
         + "; train again when new rows do clearly worse.",
     ]
@@ -88,7 +97,8 @@ print(implementation_guide)
 
 _GUIDANCE_RESULT = r"""
 (
-    f"`outputs/predict.py` ({Path('outputs/predict.py').stat().st_size:,} bytes) predicts {code_name(target_column)} from "
+    f"`outputs/predict.py` ({Path('outputs/predict.py').stat().st_size:,} bytes) predicts "
+    f"{code_name(target_column)} from "
     f"{counted(len(needed_columns), 'column')}. The goal was **{verdict()}**."
 )
 """
@@ -104,63 +114,66 @@ def deployment_support(kitchen: Kitchen) -> Recipe:
         "COMPUTABLE": attempted(
             kitchen, "', '.join(f'{n} {v}' for n, v in library_versions.items())", '"not recorded"'
         ),
-        "SMALL": literal(200),
+        "MOST_VARIATION": literal(kitchen.settings.stability_threshold),
     }
     return Recipe(
-        lead="The model card travels with the model: what it is for, what it was made from, how good it is and how that "
-        "was measured, and where it must not be trusted.",
+        lead=(
+            "The model card travels with the model: what it is for, what it was made from, how good it "
+            "is and how that was measured, and where it must not be trusted."
+        ),
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_CARD, slots)),
         result=_CARD_RESULT,
     )
 
 
 _CARD = r'''
+MOST_VARIATION = <<MOST_VARIATION>>
+
+
 def pcs_lines():
-    """Predictability, computability and stability, each with its figure."""
-    primary = evaluation_framework["primary_metric"]
-    folds, held_out = measured("cv_metrics", primary), measured("test_performance", primary)
+    """Predictability, computability and stability: yes or no, with the figures that say so."""
+    metric = problem_thresholds[0]["metric"]
+    folds, held_out = measured("cv_metrics", metric), measured("test_performance", metric)
     gap = abs(held_out - folds) if NOT_MEASURED not in (folds, held_out) else NOT_MEASURED
+    leaks, rows = measured("leakage_report", "leaks"), measured("test_performance", "n")
+    predictable = NOT_MEASURED not in (leaks, rows, held_out) and not leaks and rows > 0
+    variation = measured("stability_metrics", "variation_coefficient")
+    stable = variation != NOT_MEASURED and variation < MOST_VARIATION
     return [
-        f"Predictability: {primary} {figure_text(folds)} in the folds and {figure_text(held_out)} on the hold-out, "
-        f"a gap of {figure_text(gap)}; leaks that remain: {figure_text(measured('leakage_report', 'leaks'))}",
-        f"Computability: seed {RANDOM_STATE}, versions and SHA-256 of the data recorded below",
-        "Stability: variation coefficient "
-        f"{figure_text(measured('stability_metrics', 'variation_coefficient'))}, certified: "
-        f"{figure_text(measured('stability_certification', 'certified'))}",
+        f"predictability: {'yes' if predictable else 'no'}; {figure_text(rows)} rows held out and "
+        f"scored, {metric} {figure_text(held_out)} there and {figure_text(folds)} in the folds (a gap "
+        f"of {figure_text(gap)}), leaks that remain: {figure_text(leaks)}",
+        f"computability: seed {RANDOM_STATE}, versions and SHA-256 of the data are recorded; the run "
+        "says whether a second execution gave the same",
+        f"stability: {'yes' if stable else 'no'}; coefficient of variation {figure_text(variation)}, "
+        f"to stay below {MOST_VARIATION:g}",
     ]
 
 
 def limitations():
     """What the model cannot be trusted with, each with the figure that says so."""
-    split = evaluation_framework["split"]
+    column = code_name(measured("evaluation_framework", "split", "column"))
+    tested = {
+        "group": f"other groups of the same table ({column}); groups of another kind may differ",
+        "time": f"the latest rows by {column}; what changes after them is unknown to it",
+    }
+    usual = (
+        "rows drawn from the same table; rows from other times, places or populations may differ"
+    )
     lines = [
-        {
-            "shuffled": "It was tested on rows drawn from the same table; rows from other times, places or populations may differ.",
-            "stratified": "It was tested on rows drawn from the same table; rows from other times, places or populations may differ.",
-            "group": f"It was tested on other groups of the same table ({code_name(split['column'])}); other kinds may differ.",
-            "time": f"It was tested on the rows latest in {code_name(split['column'])}; what changes after them is unknown to it.",
-        }[split["kind"]],
-        "It tells what goes together, not what causes what; changing a feature need not change the outcome.",
+        f"It was tested on {tested.get(measured('evaluation_framework', 'split', 'kind'), usual)}.",
+        "It tells what goes together, not what causes what: changing a feature need not change the outcome.",
     ]
-    lines += [
-        f"Not achieved: {line}"
-        for row, line in zip(limits_reached(), verdict_lines())
-        if row["met"] is not True
-    ]
-    lines += [
-        f"Undecided: {line}"
-        for row, line in zip(limits_reached(), verdict_lines())
-        if row["undecided"]
-    ]
-    if len(df_typed) < <<SMALL>>:
+    for row, line in zip(limits_reached(), verdict_lines()):
+        if not row["met"]:
+            lines.append(f"Not achieved: {line}")
+        elif row["undecided"]:
+            lines.append(f"Undecided: {line}")
+    if len(df_typed) < 200:
         lines.append(f"It rests on {len(df_typed):,} rows only; every figure here is uncertain.")
     if task_type == "classification":
-        counts = df_typed[target_column].value_counts()
-        rare = {
-            str(name): int(n)
-            for name, n in sorted(counts.items(), key=lambda pair: str(pair[0]))
-            if n < 10
-        }
+        counts = df_typed[target_column].astype(str).value_counts().sort_index()
+        rare = {name: int(n) for name, n in counts.items() if n < 10}
         if rare:
             lines.append(
                 f"Classes with fewer than ten rows are hardly known to it: {figure_text(rare)}."
@@ -168,7 +181,7 @@ def limitations():
     gaps = df_typed[list(X_train.columns)].isna().mean()
     if gaps.max() > 0.3:
         lines.append(
-            f"More than 30 % of the values are missing in {listing(gaps.index[gaps > 0.3], 8)}."
+            f"More than 30 % of the values are missing in {listing(gaps.index[gaps > 0.3])}."
         )
     leaks = measured("leakage_report", "leaks")
     if leaks != NOT_MEASURED and len(leaks):
@@ -185,7 +198,15 @@ def section(title, lines):
     return [f"## {title}", *(f"- {line}" for line in lines), ""]
 
 
-looks = measured("test_performance", "looks")
+looks = measured("holdout_looks")
+baseline = figure_text(measured("evaluation_framework", "baseline"))
+leaks_removed = measured("leakage_report", "removed")
+leaks_removed = leaks_removed if isinstance(leaks_removed, dict) else {}
+settings_found = measured("best_params")
+settings_found = (
+    settings_found if isinstance(settings_found, dict) else {"settings": settings_found}
+)
+versions = <<COMPUTABLE>>
 model_card = "\n".join(
     [
         f"# Model card: {code_name(target_column)}",
@@ -204,7 +225,8 @@ model_card = "\n".join(
             [
                 f"file {measured('data_inventory_checklist', 'file')}",
                 f"SHA-256 {measured('data_inventory_checklist', 'sha256')}",
-                f"{len(raw_dataset):,} rows and {raw_dataset.shape[1]:,} columns read, {len(df_typed):,} rows used",
+                f"{len(raw_dataset):,} rows and {raw_dataset.shape[1]:,} columns read, "
+                f"{len(df_typed):,} rows used",
                 f"target {code_name(target_column)}",
             ],
         ),
@@ -220,10 +242,11 @@ model_card = "\n".join(
         ),
         *section(
             "Columns removed as leaks",
-            [f"{code_name(name)}: {why}" for name, why in leakage_report.get("removed", {}).items()]
-            or ["none"],
+            [f"{code_name(name)}: {why}" for name, why in leaks_removed.items()] or ["none"],
         ),
-        *section("Model", [f"{name}: {figure_text(value)}" for name, value in best_params.items()]),
+        *section(
+            "Model", [f"{name}: {figure_text(value)}" for name, value in settings_found.items()]
+        ),
         "## Limits",
         limits_table(),
         "",
@@ -232,13 +255,14 @@ model_card = "\n".join(
         "## Scores and baseline",
         scores_table(),
         "",
-        f"The baseline always answers the {evaluation_framework['baseline'].replace('_', ' ')}.",
+        f"The baseline always answers the {baseline.replace('_', ' ')}.",
         "",
         *section("Predictability, computability, stability", pcs_lines()),
         *section(
             "Hold-out",
             [
-                f"{figure_text(measured('test_performance', 'n'))} rows, {evaluation_framework['split']['kind']} split",
+                f"{figure_text(measured('test_performance', 'n'))} rows, "
+                f"split: {measured('evaluation_framework', 'split', 'kind')}",
                 f"looked at {counted(looks if isinstance(looks, int) else <<LOOKS>>, 'time')}",
             ],
         ),
@@ -250,7 +274,7 @@ model_card = "\n".join(
                 "the implementation guide says what NEW has to hold",
             ],
         ),
-        *section("Seed and versions", [f"seed {RANDOM_STATE}", <<COMPUTABLE>>]),
+        *section("Seed and versions", [f"seed {RANDOM_STATE}", versions]),
     ]
 )
 Path("outputs").mkdir(exist_ok=True)

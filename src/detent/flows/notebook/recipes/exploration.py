@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from detent.flows.notebook.recipes.chart_code import CHARTS, RELATIONS
-from detent.flows.notebook.recipes.eda_charts import COLUMN_CHARTS, RELATION_CHARTS
 from detent.flows.notebook.recipes.code_text import cell, fill, literal
+from detent.flows.notebook.recipes.eda_charts import COLUMN_CHARTS, RELATION_CHARTS
 from detent.flows.notebook.recipes.recipe import Kitchen, Recipe
 from detent.flows.notebook.recipes.retries import ATTEMPT, attempted
 
@@ -22,9 +22,11 @@ def current_state_assessment(kitchen: Kitchen) -> Recipe:
         "PANELS": literal({1: 12, 2: 9}.get(kitchen.iteration, 4)),
     }
     return Recipe(
-        lead="What does each column look like on its own? The figures describe all rows; gaps count as gaps "
-        "here, since filling them would put a peak into every histogram. Of large tables the charts show a sample "
-        "drawn with the seed. They are saved under `outputs/eda/`.",
+        lead=(
+            "What does each column look like on its own? The figures describe all rows; gaps count as "
+            "gaps here, since filling them would put a peak into every histogram. Of large tables the "
+            "charts show a sample drawn with the seed. They are saved under `outputs/eda/`."
+        ),
         code=cell(CHARTS, COLUMN_CHARTS, ATTEMPT if kitchen.iteration > 1 else "", fill(_STATE, slots)),
         result=_STATE_RESULT,
     )
@@ -85,11 +87,13 @@ _STATE_RESULT = r"""
         f"{distribution_analysis[target_column]['median']:,.6g} and a skew of "
         f"{distribution_analysis[target_column]['skew']:.2f}. "
         if distribution_analysis[target_column]["kind"] == "numeric" and task_type == "regression"
-        else f"{code_name(target_column)} has {df_typed[target_column].nunique():,} classes; the largest holds "
+        else f"{code_name(target_column)} has {df_typed[target_column].nunique():,} classes; the "
+        "largest holds "
         f"{df_typed[target_column].value_counts(normalize=True).max():.1%} of the rows, the smallest "
         f"{df_typed[target_column].value_counts(normalize=True).min():.2%}. "
     )
-    + f"Of {len(analysed_features):,} features, {len(kinds['numeric']):,} are numeric, {len(kinds['categorical']):,} "
+    + f"Of {len(analysed_features):,} features, {len(kinds['numeric']):,} are numeric, "
+    f"{len(kinds['categorical']):,} "
     f"categorical, {len(kinds['datetime']):,} dates and {len(kinds['text']):,} free text. "
     + (
         "Skewed by more than 2: "
@@ -113,10 +117,13 @@ def targeted_inquiry(kitchen: Kitchen) -> Recipe:
         "STRENGTH": attempted(kitchen, "relation(inquired, name, categories)", "0.0"),
     }
     return Recipe(
-        lead="What goes together? Relations are measured by ranks, so that a few extreme values cannot make or hide "
-        "one: Spearman's correlation between numbers, Cramér's V between categories, and the share of ranks that "
-        "categories explain. All are on a scale from 0 to 1, so that columns of every kind can be compared. A "
-        "relation is no cause, and a nearly perfect one is a reason for suspicion.",
+        lead=(
+            "What goes together? Relations are measured by ranks, so that a few extreme values cannot "
+            "make or hide one: Spearman's correlation between numbers, Cramér's V between categories, "
+            "and the share of ranks that categories explain. All are on a scale from 0 to 1, so that "
+            "columns of every kind can be compared. A relation is no cause, and a nearly perfect one is "
+            "a reason for suspicion."
+        ),
         code=cell(
             RELATIONS, RELATION_CHARTS, ATTEMPT if kitchen.iteration > 1 else "", fill(_INQUIRY, slots)
         ),
@@ -209,14 +216,16 @@ _INQUIRY_RESULT = r"""
     )
     + ". "
     + (
-        f"{code_name(strongest[0])} almost gives the target away; whether it would be known in time, and is no copy of "
+        f"{code_name(strongest[0])} almost gives the target away; whether it would be known in time, "
+        "and is no copy of "
         "the target, is checked before a model is trained. "
         if relation_strength[strongest[0]] > 0.99
         else "No feature is closely related to it on its own, so a model has to combine many of them. "
         if relation_strength[strongest[0]] < 0.3
         else ""
     )
-    + f"{sum(strength < 0.05 for strength in relation_strength.values()):,} of {len(relation_strength):,} features are "
+    + f"{sum(strength < 0.05 for strength in relation_strength.values()):,} of "
+    f"{len(relation_strength):,} features are "
     "hardly related to it at all (below 0.05)."
 )
 """

@@ -11,7 +11,8 @@ from detent.flows.notebook.recipes.retries import ATTEMPT, attempted
 
 def insight_extraction(kitchen: Kitchen) -> Recipe:
     """Say what was found, each finding with its figure."""
-    again = "{name: relation(df_cleaned, name, set(column_groups(df_cleaned)['categorical'])) for name in features}"
+    categories = "set(column_groups(df_cleaned)['categorical'])"
+    again = f"{{name: relation(df_cleaned, name, {categories}) for name in features}}"
     slots = {
         "STRENGTH": attempted(kitchen, "dict(relation_strength)", again),
         "PAIRS": attempted(kitchen, "close_pairs(correlation_matrix)", "[]"),
@@ -49,14 +50,16 @@ def target_insights(values):
             if skew < -1
             else "fairly symmetric"
         )
-        text = f"{code_name(target_column)} is {shape} (skew {skew:.2f}) around a median of {values.median():,.6g}"
+        middle = f"around a median of {values.median():,.6g}"
+        text = f"{code_name(target_column)} is {shape} (skew {skew:.2f}) {middle}"
         return [
             text
             + ("; its logarithm may be easier to model." if skew > 1 and values.min() >= 0 else ".")
         ]
     shares = values.value_counts(normalize=True)
     text = (
-        f"{code_name(target_column)} has {len(shares)} classes; the largest holds {shares.max():.1%} of the rows and "
+        f"{code_name(target_column)} has {len(shares)} classes; the largest holds {shares.max():.1%} "
+        "of the rows and "
         f"the smallest, {code_name(shares.index[-1])}, {shares.min():.1%}"
     )
     return [
@@ -131,7 +134,8 @@ eda_insights = [
     *gap_insights(df_typed),
     *(
         [
-            f"{counted(len(pairs), 'pair')} of features with nearly the same to say, such as {code_name(pairs[0][0])} "
+            f"{counted(len(pairs), 'pair')} of features with nearly the same to say, such as "
+            f"{code_name(pairs[0][0])} "
             f"and {code_name(pairs[0][1])} ({pairs[0][2]:.2f})."
         ]
         if pairs
@@ -161,8 +165,11 @@ def eda_consolidation(kitchen: Kitchen) -> Recipe:
         "MORE": _MORE_CHARTS if kitchen.iteration > 1 else "",
     }
     return Recipe(
-        lead="What follows for the model? Each recommendation rests on a figure above. They are decided now, before "
-        "any score is known, so that none of them is chosen because it happens to score well.",
+        lead=(
+            "What follows for the model? Each recommendation rests on a figure above. They are decided "
+            "now, before any score is known, so that none of them is chosen because it happens to score "
+            "well."
+        ),
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_CONSOLIDATION, slots)),
         result=_CONSOLIDATION_RESULT,
     )

@@ -4,12 +4,12 @@
 #
 # relevance_report (stage 1)    {"usable_features": [column], "excluded": {column: reason},
 #                                "dates": [column], "groups": [column]}
-# problem_thresholds (stage 1)  [{"metric": "rmse", "comparison": "<", "value": 25000.0}, ...]; without a limit
-#                               [{"metric": primary metric, "comparison": "<" or ">", "value": "baseline"}]
-# processing_pipeline_doc (2)   {"steps": [...], "rules": {...}, ...}: the rules of column_typing.py, plain JSON
+# problem_thresholds (stage 1)  [{"metric": "rmse", "comparison": "<", "value": 25000.0}, ...]; where the
+#                               problem sets none, the primary metric with "<" or ">" and "baseline"
+# processing_pipeline_doc (2)   {"steps": [...], "rules": {...}, ...}: the rules of column_typing.py
 # feature_engineering_strategy  {"numeric": [column], "categorical": [column], "datetime": [column],
 #                                "text": [column], "left_out": {column: reason}, "log_target": bool}
-# model_method_candidates       [{"name": "Ridge", "family": "linear", "why": words}, ...]; the names are Ridge,
+# model_method_candidates       [{"name": "Ridge", "family": "linear", "why": words}, ...]: Ridge,
 #                               LogisticRegression, RandomForest, HistGradientBoosting, LightGBM, XGBoost
 # evaluation_framework          {"primary_metric": "rmse", "balanced_accuracy" or the first limit's metric,
 #                                "higher_is_better": bool, "folds": int, "why": words,
@@ -41,19 +41,22 @@ def method_proposal(kitchen: Kitchen) -> Recipe:
         "EXCLUDED": attempted(kitchen, 'dict(relevance_report["excluded"])', "{}"),
         "DROPPED": attempted(
             kitchen,
-            '{**dimension_report["dropped_columns"], **validity_report["dropped_columns"]}',
-            '{name: "dropped while cleaning" for name in raw_dataset.columns if name not in df_typed.columns}',
+            'dimension_report["dropped_columns"] | validity_report["dropped_columns"]',
+            '{name: "dropped" for name in raw_dataset.columns if name not in df_typed.columns}',
         ),
         "KEEP": literal(list(kitchen.problem.keep)),
         "CANDIDATES": _REGRESSORS if kitchen.problem.task == "regression" else _CLASSIFIERS,
         "CAUTIOUS": _CAUTIOUS if kitchen.iteration > 2 else "",
     }  # fmt: skip
     return Recipe(
-        lead="How will the features be treated, and which models are tried? The treatment follows from the kind of a "
-        "column, and all of it is fitted inside the model's pipeline, on training rows only: numbers get their "
-        "median where they are missing and are scaled, categories become indicator columns with rare levels "
-        "grouped, dates become year, month and weekday, prose becomes weighted terms. The candidates differ in what "
-        "they can see, so that their comparison says something about the data as well.",
+        lead=(
+            "How will the features be treated, and which models are tried? The treatment follows from "
+            "the kind of a column, and all of it is fitted inside the model's pipeline, on training rows "
+            "only: numbers get their median where they are missing and are scaled, categories become "
+            "indicator columns with rare levels grouped, dates become year, month and weekday, prose "
+            "becomes weighted terms. The candidates differ in what they can see, so that their "
+            "comparison says something about the data as well."
+        ),
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_PROPOSAL, slots)),
         result=_PROPOSAL_RESULT,
     )
@@ -111,12 +114,15 @@ _PROPOSAL = r"""
 candidate_features = <<FEATURES>>
 kinds = column_groups(df_typed[candidate_features])
 <<CAUTIOUS>>
-left_out = {**<<EXCLUDED>>, **<<DROPPED>>}
+excluded = <<EXCLUDED>>
+dropped = <<DROPPED>>
 skew = float(df_typed[target_column].skew()) if task_type == "regression" else 0.0
 feature_engineering_strategy = {
     **kinds,
     "left_out": {
-        name: reason for name, reason in left_out.items() if name not in candidate_features
+        name: reason
+        for name, reason in {**excluded, **dropped}.items()
+        if name not in candidate_features
     },
     "log_target": bool(
         task_type == "regression" and skew > 1 and df_typed[target_column].min() >= 0
@@ -143,8 +149,8 @@ pd.DataFrame(model_method_candidates)
 
 _PROPOSAL_RESULT = r"""
 (
-    f"{sum(len(feature_engineering_strategy[kind]) for kind in ('numeric', 'categorical', 'datetime', 'text')):,} "
-    f"features go in: {len(feature_engineering_strategy['numeric']):,} numeric, "
+    f"{counted(len(candidate_features), 'feature')} to go in: "
+    f"{len(feature_engineering_strategy['numeric']):,} numeric, "
     f"{len(feature_engineering_strategy['categorical']):,} categorical, "
     f"{counted(len(feature_engineering_strategy['datetime']), 'date')} and "
     f"{counted(len(feature_engineering_strategy['text']), 'text')}; left out: "
@@ -206,9 +212,12 @@ def _evaluation_lead(reading: ProblemReading) -> str:
         "time": "the latest rows are held out",
     }[reading.split.kind]
     return (
-        "How will the models be judged? By one primary metric, on folds of the training rows while anything is still "
-        f"being decided, and at the very end on a hold-out: {how}. The hold-out is drawn once, by the seed of this "
-        "notebook, and neither seed nor split is ever searched. A baseline that knows only the target shows what a "
+        "How will the models be judged? By one primary metric, on folds of the training rows while "
+        "anything is still "
+        f"being decided, and at the very end on a hold-out: {how}. The hold-out is drawn once, by "
+        "the seed of this "
+        "notebook, and neither seed nor split is ever searched. A baseline that knows only the "
+        "target shows what a "
         "score is worth."
     )
 
@@ -251,8 +260,10 @@ _EVALUATION_RESULT = r"""
     f"The primary metric is **{evaluation_framework['primary_metric']}**, "
     f"{'higher' if evaluation_framework['higher_is_better'] else 'lower'} is better. "
     f"{evaluation_framework['folds']} folds of about "
-    f"{len(df_typed) * (1 - evaluation_framework['test_size']) / evaluation_framework['folds']:,.0f} rows serve for "
-    f"comparison and search; about {len(df_typed) * evaluation_framework['test_size']:,.0f} rows are held out "
+    f"{len(df_typed) * (1 - evaluation_framework['test_size']) / evaluation_framework['folds']:,.0f} "
+    "rows serve for "
+    f"comparison and search; about {len(df_typed) * evaluation_framework['test_size']:,.0f} rows are "
+    "held out "
     f"({evaluation_framework['split']['kind']} split, because {evaluation_framework['why'].rstrip('.')})."
 )
 """
@@ -269,8 +280,10 @@ def methodology_consolidation(kitchen: Kitchen) -> Recipe:
         "SOURCES": attempted(kitchen, "listing(raw_dataset.columns, 12)", '"see the data"'),
     }
     return Recipe(
-        lead="The method in one document, complete before the first model is trained. Every result can later be "
-        "held against what was planned.",
+        lead=(
+            "The method in one document, complete before the first model is trained. Every result can "
+            "later be held against what was planned."
+        ),
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_METHODOLOGY, slots)),
         result=_METHODOLOGY_RESULT,
     )
@@ -281,7 +294,8 @@ strategy, framework = feature_engineering_strategy, evaluation_framework
 sources = <<SOURCES>>
 treatment = {
     "numeric": "median where missing, scaled",
-    "categorical": "most frequent where missing, indicator columns, rare levels grouped, unknown levels ignored",
+    "categorical": "most frequent where missing, indicator columns, rare levels grouped, unknown "
+    "levels ignored",
     "datetime": "year, month and weekday",
     "text": "TF-IDF of up to 100 terms",
 }
@@ -325,7 +339,8 @@ methodology_document = "\n".join(
         "",
         "## Precautions",
         "- everything that learns from data is fitted inside the pipeline, on training rows only",
-        "- features that give the target away are looked for before training, and taken out with their reason",
+        "- features that give the target away are looked for before training, and taken out with "
+        "their reason",
         "- the hold-out is scored after all decisions",
         *(f"- {advice}" for advice in <<ADVICE>>),
         *(f"- remark on the problem: {warning}" for warning in <<WARNINGS>>),

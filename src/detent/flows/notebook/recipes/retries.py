@@ -1,4 +1,4 @@
-"""How later iterations of a recipe differ: what failed once for a single column must not fail the cell again."""
+"""How later iterations of a recipe differ: what failed for one column must not fail the cell again."""
 
 from __future__ import annotations
 

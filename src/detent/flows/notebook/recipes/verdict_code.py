@@ -5,11 +5,14 @@ from __future__ import annotations
 # What is read of stages 5 to 7, each "not measured" where it is absent:
 #
 # cv_metrics, baseline_metrics   {metric: mean over the folds, "n": rows}
-# test_performance               {metric: score, "n": rows, "looks": times the hold-out was scored,
-#                                 "interval": {metric: [low, high]}}, the interval at 95 %
+# test_performance               {metric: score on the hold-out, "n": rows}
+# baseline_performance           the same of the baseline
+# holdout_interval               {metric: (low, high)}, at 95 %
+# holdout_looks                  how often the hold-out was scored
 # leakage_report                 {"leaks": [...], "removed": {column: reason}, ...}
 # best_params                    {"model": name, setting: value}
-# stability_metrics              {"variation_coefficient": float, ...}, stability_certification {"certified": bool}
+# stability_metrics              {"variation_coefficient": float, ...}
+# stability_certification        {"certified": bool, ...}
 
 MEASURED = r'''
 NOT_MEASURED = "not measured"
@@ -30,7 +33,7 @@ def figure_text(value):
     if isinstance(value, (int, np.integer)):
         return f"{value:,}"
     if isinstance(value, (float, np.floating)):
-        return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     if isinstance(value, dict):
         return ", ".join(f"{key}: {figure_text(item)}" for key, item in value.items()) or "none"
     if isinstance(value, (list, tuple)):
@@ -38,70 +41,66 @@ def figure_text(value):
     return " ".join(str(value).split())
 
 
-def interval_of(metric):
-    """The 95 % interval of a hold-out score, or None."""
-    for key in ("interval", "intervals", "interval_95", "confidence_interval"):
-        interval = measured("test_performance", key)
-        interval = interval.get(metric) if isinstance(interval, dict) else None
-        if interval is not None and len(interval) == 2:
-            return tuple(float(end) for end in interval)
-    return None
+def keeps(score, comparison, value):
+    """Whether a score keeps a limit; None if one of them was not measured."""
+    if NOT_MEASURED in (score, value):
+        return None
+    below, above = comparison[0] == "<" and score < value, comparison[0] == ">" and score > value
+    return bool(below or above or ("=" in comparison and score == value))
 
 
 def limits_reached():
-    """Each limit with the scores that answer it, and the verdict."""
+    """Each limit with its scores: it is met only if it is kept in the folds and on the hold-out."""
     rows = []
     for limit in problem_thresholds:
-        metric, comparison = limit["metric"], limit["comparison"]
-        value = (
-            measured("baseline_metrics", metric) if limit["value"] == "baseline" else limit["value"]
-        )
-        held_out, interval = measured("test_performance", metric), interval_of(metric)
-        met = NOT_MEASURED
-        if NOT_MEASURED not in (held_out, value):
-            met = bool(
-                {
-                    "<": held_out < value,
-                    "<=": held_out <= value,
-                    ">": held_out > value,
-                    ">=": held_out >= value,
-                }[comparison]
+        metric, comparison, value = limit["metric"], limit["comparison"], limit["value"]
+        of_folds = of_held_out = value
+        if value == "baseline":  # which is scored like the model, in the folds and on the hold-out
+            of_folds, of_held_out = (
+                measured("baseline_metrics", metric),
+                measured("baseline_performance", metric),
             )
+        interval = measured("holdout_interval", metric)
+        known = not isinstance(interval, str) and not isinstance(of_held_out, str)
+        folds, held_out = measured("cv_metrics", metric), measured("test_performance", metric)
         rows.append(
             {
-                "metric": metric,
-                "limit": f"{comparison} {figure_text(value)}"
-                + (" (baseline)" if limit["value"] == "baseline" else ""),
-                "value": value,
-                "folds": measured("cv_metrics", metric),
+                "limit": f"{metric} {comparison} {figure_text(value)}"
+                + (f" ({figure_text(of_folds)} in the folds)" if value == "baseline" else ""),
+                "folds": folds,
+                "kept in folds": keeps(folds, comparison, of_folds),
                 "hold-out": held_out,
-                "interval": interval,
-                "met": met,
-                "undecided": bool(
-                    interval and met is not NOT_MEASURED and interval[0] <= value <= interval[1]
-                ),
+                "kept on hold-out": keeps(held_out, comparison, of_held_out),
+                "interval": tuple(interval) if known else None,
+                "undecided": known and bool(interval[0] <= of_held_out <= interval[1]),
             }
         )
+        rows[-1]["met"] = rows[-1]["kept in folds"] is True and rows[-1]["kept on hold-out"] is True
     return rows
 
 
 def verdict():
     """The answer in words: achieved, or not achieved."""
-    return "achieved" if all(row["met"] is True for row in limits_reached()) else "not achieved"
+    return "achieved" if all(row["met"] for row in limits_reached()) else "not achieved"
+
+
+KEPT = {True: "met", False: "**not met**", None: "**not measured**"}
 
 
 def verdict_lines():
     """A sentence for each limit, honest about chance."""
     lines = []
     for row in limits_reached():
-        answer = {True: "met", False: "**not met**"}.get(
-            row["met"], "**not measured**, which does not count as met"
+        line = (
+            f"{row['limit']}: {figure_text(row['hold-out'])} on the hold-out, "
+            f"{KEPT[row['kept on hold-out']]}; "
+            f"{figure_text(row['folds'])} in the folds, {KEPT[row['kept in folds']]}"
         )
-        line = f"{row['metric']} {row['limit']}: {figure_text(row['hold-out'])} on the hold-out, {answer}"
         if row["interval"]:
-            line += f" (95 % interval {figure_text(row['interval'][0])} to {figure_text(row['interval'][1])})"
+            ends = " to ".join(figure_text(end) for end in row["interval"])
+            line += f"; 95 % interval of the hold-out {ends}"
         if row["undecided"]:
-            line += "; **undecided**, because the limit lies inside the interval: another sample could say otherwise"
+            line += ", so **undecided**: the limit lies inside it, and chance may have decided"
         lines.append(line + ".")
     return lines
 
@@ -113,15 +112,10 @@ def limits_table():
         "| --- | --- | --- | --- | --- |",
     ]
     for row in limits_reached():
-        interval = (
-            " to ".join(figure_text(end) for end in row["interval"]) if row["interval"] else "–"
-        )
-        met = "undecided, " if row["undecided"] else ""
-        met += {True: "met", False: "not met"}.get(row["met"], NOT_MEASURED)
-        lines.append(
-            f"| {row['metric']} {row['limit']} | {figure_text(row['folds'])} | {figure_text(row['hold-out'])} "
-            f"| {interval} | {met} |"
-        )
+        interval = " to ".join(figure_text(end) for end in row["interval"] or ["–"])
+        met = ("met" if row["met"] else "not met") + (", undecided" if row["undecided"] else "")
+        scores = f"{figure_text(row['folds'])} | {figure_text(row['hold-out'])}"
+        lines.append(f"| {row['limit']} | {scores} | {interval} | {met} |")
     return "\n".join(lines)
 
 
@@ -142,10 +136,12 @@ def scores_table():
 
 def columns_out():
     """Every column that is no feature, with its reason; leaks are said to be such."""
-    removed = measured("leakage_report", "removed")
-    removed = removed if isinstance(removed, dict) else {}
-    return {
-        **feature_engineering_strategy["left_out"],
-        **{name: f"a leak: {why}" for name, why in removed.items()},
-    }
+    left_out, leaks = (
+        measured("feature_engineering_strategy", "left_out"),
+        measured("leakage_report", "removed"),
+    )
+    reasons = dict(left_out) if isinstance(left_out, dict) else {}
+    if isinstance(leaks, dict):
+        reasons |= {name: f"a leak: {why}" for name, why in leaks.items()}
+    return reasons
 '''

@@ -12,7 +12,7 @@ from typing import Any
 from detent.adapters.jupyter.cell_result import VariableInfo
 from detent.engine.context import StepContext
 from detent.flows.notebook.cells import Cell
-from detent.flows.notebook.domain.catalogue import producer_of, stage_of_step
+from detent.flows.notebook.domain.catalogue import closing_criteria, producer_of, stage_of_step
 from detent.flows.notebook.domain.probes import (
     fingerprint_probe,
     folds_probe,
@@ -170,8 +170,17 @@ class MeasuredFacts:
         # The thresholds are judged where their scores arise, and the ledger keeps what came of it.
         return [criterion for goal in goals for criterion in read_goal(goal, known).criteria]
 
-    def criteria_of_stage(self, run: NotebookRun) -> list[str]:
-        """The texts of the stage's criteria."""
+    def closing_criteria(self, run: NotebookRun) -> list[str]:
+        """What the behavior that closes the current step asserts again."""
+        if stage_of_step(run.step.step_id) is not None:
+            return list(
+                closing_criteria(
+                    run.step.step_id,
+                    run.reading,
+                    run.options.profile,
+                    stability=self._settings.stability_threshold,
+                )
+            )
         return list(dict.fromkeys(criterion.text for criterion in self._of_stage(run)))
 
     @staticmethod
@@ -219,15 +228,24 @@ class MeasuredFacts:
 
     def _stage_verdict(self, run: NotebookRun, attempt: Sequence[Cell]) -> Verdict:
         stage = [cell for cell in run.live if cell.stage == run.stage.stage_id]
-        return self._verdict(
-            run, list(run.stage.verified_artifacts or ()), self._of_stage(run), [*stage, *attempt]
-        )
+        # A threshold on scores that a later step will produce is not missed yet.
+        due = [criterion for criterion in self._of_stage(run) if self._is_due(run, criterion)]
+        return self._verdict(run, list(run.stage.verified_artifacts or ()), due, [*stage, *attempt])
+
+    def _is_due(self, run: NotebookRun, criterion: Criterion) -> bool:
+        if criterion.tree not in {locked.tree for locked in self._locked(run, HOLDERS)}:
+            return True
+        holder = next(name for name in HOLDERS if criterion.mentions(name))
+        judged = run.state.ledger.locked
+        return holder in (run.measured.get("probes") or {}) or criterion.text in judged
 
     def _verdict(
         self, run: NotebookRun, names: Sequence[str], criteria: Sequence[Criterion], cells: Sequence[Cell]
     ) -> Verdict:
         measured = run.measured
-        judged = [(criterion, self._judged(run, criterion)) for criterion in _distinct(criteria)]
+        locked = {criterion.tree for criterion in self._locked(run, HOLDERS)}
+        marked = [replace(criterion, locked=criterion.tree in locked) for criterion in criteria]
+        judged = [(criterion, self._judged(run, criterion)) for criterion in _distinct(marked)]
         failed = [criterion for criterion, fact in judged if not fact.passed]
         artifacts = classify_all(
             names, _variables(measured), _files(measured), assigned=_assigned(run, cells), failed=failed
@@ -235,14 +253,21 @@ class MeasuredFacts:
         return Verdict(artifacts, tuple(fact for _, fact in judged))
 
     def _judged(self, run: NotebookRun, criterion: Criterion) -> CriterionFact:
-        """A criterion with its value; a threshold by the score that was recomputed."""
+        """A criterion with its value; a threshold by the score that was recomputed where it arose."""
         result = (run.measured.get("criteria") or {}).get(criterion.text)
         if result is None:
-            return CriterionFact(criterion.text, False, "it was not evaluated", criterion.locked)
-        fact = CriterionFact(criterion.text, bool(result["passed"]), str(result["value"]), criterion.locked)
+            fact = CriterionFact(criterion.text, False, "it was not evaluated", criterion.locked)
+        else:
+            fact = CriterionFact(
+                criterion.text, bool(result["passed"]), str(result["value"]), criterion.locked
+            )
         if not criterion.locked:
             return fact
-        return self._recomputed(run, criterion, fact)
+        holder = next(name for name in HOLDERS if criterion.mentions(name))
+        if holder in (run.measured.get("probes") or {}):
+            return self._recomputed(run, criterion, fact)
+        earlier = run.state.ledger.locked.get(criterion.text)
+        return fact if earlier is None else replace(fact, passed=earlier)
 
     @staticmethod
     def _recomputed(run: NotebookRun, criterion: Criterion, fact: CriterionFact) -> CriterionFact:

@@ -44,7 +44,7 @@ class Generation:
     async def generate(self, ctx: StepContext) -> dict[str, Any]:
         """The recipe of the current step: a text and a cell, then the text about what came out."""
         run = NotebookRun(ctx.values)
-        criteria = self._facts.criteria_of_stage(run)
+        criteria = self._facts.closing_criteria(run)
         outputs = list(run.behavior.outputs or ())
         recipe = recipe_for(run.step.step_id, self.kitchen(run), outputs, criteria)
         if recipe is None:
@@ -129,7 +129,7 @@ def _by_agent(acts: Sequence[Act]) -> bool:
 
 
 def _cells_of(ctx: StepContext, run: NotebookRun, act: Act, number: int) -> list[Cell]:
-    """The cells that a round has written: nothing behind a cell that raised, no text that nobody could know."""
+    """The cells that a round has written: none behind a cell that raised, no text about unseen output."""
     actions = journaled_actions(act.effect.args["actions"])
     written, _ = written_actions(actions.actions)
     results = {cell["at"]: cell for cell in act.receipt["cells"]}

@@ -120,6 +120,6 @@ def headings(before: StateDocument, after: StateDocument, title: str = "") -> li
                 step.title,
                 stage=stage.stage_id,
                 step=step.step_id,
-            )  # fmt: skip
+            )
         )
     return cells

@@ -5,7 +5,7 @@ An agent's reflection is a claim. It is recorded beside the measurement, and the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from detent.engine.context import StepContext
@@ -15,6 +15,7 @@ from detent.flows.notebook.domain.catalogue import plan_steps
 from detent.flows.notebook.payloads.values import (
     BehaviorPlan,
     BehaviorReflection,
+    PlannedStep,
     StageReflection,
     StepPlan,
 )
@@ -189,4 +190,14 @@ class Reflection:
         first = self._facts.step_to_redo(run)
         ids = [step.id for step in plan.steps]
         begin = ids.index(first) if first in ids else 0
+        begin = _with_what_it_needs(plan.steps, begin, set(run.document.variables))
         return StepPlan(plan.steps[begin:], plan.focus, plan.goals, plan.whathappened, plan.context_filter)
+
+
+def _with_what_it_needs(steps: Sequence[PlannedStep], begin: int, there: Collection[str]) -> int:
+    """The step to begin with, so that it finds what it needs: steps of another plan have not produced it."""
+    needed = {required.name for required in steps[begin].required_variables} - {*there}
+    for number, step in enumerate(steps[:begin]):
+        if needed & {artifact.name for artifact in step.verified_artifacts}:
+            return _with_what_it_needs(steps, number, there)
+    return begin

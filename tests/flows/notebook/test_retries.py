@@ -6,6 +6,7 @@ import pytest
 
 from detent.flows.notebook.result import result_of
 from detent.flows.notebook.run_view import NotebookRun
+from detent.kernel.budget import Budget
 from detent.kernel.status import Status
 from tests.flows.notebook.samples import (
     ALL_ROLES,
@@ -92,6 +93,8 @@ class TestRetries:
     async def test_failed_attempts_are_in_the_journal_and_not_in_the_notebook(self, tmp_path):
         model = Model(answers(action_generator=writing("final_model = 1.0", "raise ValueError")))
         run, told = await run_of(tmp_path, model)
+        seen = [t.state["state"]["variables"].get("final_model") for t in told]
+        assert seen[4:9] == [1.0, None, None, None, 2.0]  # what a dropped attempt produced goes with it
         assert live_code(run) == [MEAN, SCORE]
         assert len([cell for cell in NotebookRun(run.data).cells if cell.is_code]) == 4
         assert result_of(run)["metrics"]["retry_rate"] == pytest.approx(4 / 2)
@@ -303,3 +306,19 @@ async def test_a_step_has_no_more_behaviors_than_the_setting_says(tmp_path):
     run, told = await run_of(tmp_path, model, max_behaviors=2)
     assert len(iterations(told)) <= 6
     assert run.state == "FAILED"
+
+
+class TestLimits:
+    """Row 7 of the table: a run that a limit ends."""
+
+    async def test_used_up_transitions_end_the_run_which_goes_on_under_a_higher_limit(self, tmp_path):
+        model = Model(answers())
+        async with running(tmp_path, dispatch=agents(model), max_transitions=4) as engine:
+            run = await driven(engine, tmp_path, PLAIN_PROBLEM)
+            assert (run.status, run.state) == (Status.BUDGET_EXHAUSTED, "BEHAVIOR_COMPLETED")
+            assert "steps" in result_of(run)["reason"]
+            await engine.reopen(run.id, budget=Budget(steps=100))
+            run = await engine.finish(run.id)
+            assert run.state == "WORKFLOW_COMPLETE"
+        assert len(model.asked("action_generator")) == 4
+        assert live_code(run) == [MEAN, SCORE]

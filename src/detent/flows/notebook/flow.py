@@ -34,6 +34,7 @@ from detent.flows.notebook.run_view import WHY_FAILED, NotebookRun
 from detent.flows.notebook.settings import NotebookSettings
 from detent.flows.notebook.state.machine import NOTEBOOK, NotebookState
 from detent.flows.notebook.verification import VERIFY, verification_tool
+from detent.kernel.budget import Budget
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 
@@ -66,6 +67,7 @@ class NotebookFlow(Flow):
             ],
             resources={KERNEL: opener(make, options)},
             on_failure=_failed,
+            budget=Budget(steps=settings.max_transitions),
         )
 
     def _own_steps(self, settings: NotebookSettings) -> Mapping[Any, Step]:

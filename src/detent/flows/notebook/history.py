@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.engine.journal_reader import read
+from detent.flows.notebook.roles.move import moment
 from detent.flows.notebook.run_view import LOG, NotebookRun
-from detent.flows.notebook.state.machine import NotebookState
+from detent.flows.notebook.state.document import MachinePosition, StateDocument
+from detent.flows.notebook.state.machine import NotebookEvent, NotebookState
 from detent.flows.notebook.state.state_json import export_state
 from detent.kernel.entries import Moved
 from detent.kernel.run import Run
@@ -54,6 +56,8 @@ async def transitions(store: Store, run_id: str) -> AsyncIterator[Transition]:
         number += 1
         log = run.data.get(LOG, ())
         document = NotebookRun(run.data).document
+        if body.to == NotebookState.FAILED.value and document.fsm.state is not NotebookState.FAILED:
+            document = _failed(document, entry.at)
         name = document.fsm.last_transition
         event = name.value if name else str(body.to)
         yield Transition(
@@ -61,3 +65,11 @@ async def transitions(store: Store, run_id: str) -> AsyncIterator[Transition]:
             str(body.frm), str(body.to), tuple(log[seen:]), body.detail or {}, entry.at, body.spend,
         )  # fmt: skip
         seen = len(log)
+
+
+def _failed(document: StateDocument, at: float) -> StateDocument:
+    """The document of a run that the engine has failed: no reflection has written it."""
+    fsm = MachinePosition(
+        state=NotebookState.FAILED, last_transition=NotebookEvent.FAIL, timestamp=moment(at)
+    )
+    return document.changed(fsm=fsm)

@@ -17,8 +17,8 @@ def result_of(run: Run) -> dict[str, Any]:
     return {
         "run_id": run.id,
         "status": run.status.value,
-        "state": document.fsm.state.value,
-        "reason": run.data.get(WHY_FAILED),
+        "state": run.state,
+        "reason": run.data.get(WHY_FAILED) or run.reason or None,
         "target": view.reading.target,
         "task": view.reading.task,
         "thresholds": [str(threshold) for threshold in view.reading.thresholds],

@@ -66,9 +66,7 @@ def prepared(beginning: Beginning, reading: ProblemReading) -> dict[str, Any]:
     assets = beginning.work / ASSETS
     assets.mkdir(parents=True, exist_ok=True)
     for file in beginning.files:
-        target = assets / file.name
-        if not target.exists() or target.stat().st_size != file.stat().st_size:
-            shutil.copyfile(file, target)
+        shutil.copyfile(file, assets / file.name)
     paths = [f"{ASSETS}/{file.name}" for file in beginning.files]
     document = StateDocument()
     document = document.changed(variables={"user_problem": beginning.problem, "user_submit_files": paths})

@@ -396,6 +396,15 @@ class MeasuredFacts:
         }  # fmt: skip
         return check_of(cells, passed, variables, [name for name in produced if is_file(name)])
 
+    def dropped_with(self, run: NotebookRun) -> tuple[str, ...]:
+        """Variables and files that only the current attempt has produced: they go with it."""
+        accepted = {name for cell in run.live if cell.is_code for name in assigned_names(cell.source)}
+        own = _assigned(run, [cell for cell in run.cells if cell.attempt == run.attempt])
+        return tuple(
+            name for name in artifacts_to_measure(run)
+            if name in own and name in run.document.variables and name not in accepted
+        )  # fmt: skip
+
     # -- in short -------------------------------------------------------------------------------------------
 
     def attempt_line(self, run: NotebookRun, facts: Facts) -> dict[str, Any]:

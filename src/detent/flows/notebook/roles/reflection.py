@@ -6,6 +6,7 @@ An agent's reflection is a claim. It is recorded beside the measurement, and the
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from detent.engine.context import StepContext
@@ -89,7 +90,9 @@ class Reflection:
         )
         ended = self._facts.attempt_line(run, facts)
         append: dict[str, list[Any]] = {ATTEMPTS: [ended]}
-        if decision.row != "5c":
+        if decision.row == "5c":
+            facts = replace(facts, dropped_variables=self._facts.dropped_with(run))
+        else:
             best = self._best_attempt(run, ended)
             append[ACCEPTED] = [best]
             if best == run.attempt and (check := self._facts.check_after(run, facts)) is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from detent.engine.journal_reader import read
 from detent.flows.notebook.run_view import LOG, NotebookRun
 from detent.flows.notebook.state.machine import NotebookState
-from detent.flows.notebook.state.state_json import write_state
+from detent.flows.notebook.state.state_json import export_state
 from detent.kernel.entries import Moved
 from detent.kernel.run import Run
 
@@ -46,7 +46,7 @@ async def transitions(store: Store, run_id: str) -> AsyncIterator[Transition]:
         run.apply(entry)
         if not begun:
             begun = True
-            state = write_state(NotebookRun(run.data).document)
+            state = export_state(NotebookRun(run.data).document)
             yield Transition(0, START, state, START, START, (), {}, entry.at)
         body = entry.body
         if not isinstance(body, Moved):
@@ -57,7 +57,7 @@ async def transitions(store: Store, run_id: str) -> AsyncIterator[Transition]:
         name = document.fsm.last_transition
         event = name.value if name else str(body.to)
         yield Transition(
-            number, "FAIL" if body.to == NotebookState.FAILED.value else event, write_state(document),
+            number, "FAIL" if body.to == NotebookState.FAILED.value else event, export_state(document),
             str(body.frm), str(body.to), tuple(log[seen:]), body.detail or {}, entry.at, body.spend,
         )  # fmt: skip
         seen = len(log)

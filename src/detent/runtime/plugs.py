@@ -120,6 +120,10 @@ class Plug:
         """Commands that it starts because of a setting, by the name of the setting."""
         return {}
 
+    def permissions(self, settings: Settings) -> Mapping[str, Any]:
+        """What agents may do without a question because of a setting, by the name of the setting."""
+        return {}
+
     def keys(self, settings: Settings) -> Iterable[KeyUse]:
         """Keys of the user that it sends because of a setting, with the host of each."""
         return ()

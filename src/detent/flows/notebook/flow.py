@@ -119,7 +119,7 @@ class NotebookFlow(Flow):
         )  # fmt: skip
 
     def _last_is_by_code(self, ctx: StepContext) -> Any:
-        """Code writes the last iteration of a step of the catalogue, so that none ends worse for its agent."""
+        """Code writes the last iteration of a catalogue step, so that none ends worse for its agent."""
         run = NotebookRun(ctx.values)
         if run.iteration < self.notebook_settings.max_retries or stage_of_step(run.step.step_id) is None:
             return None

@@ -86,7 +86,7 @@ class KernelSession:
         position = self._read_position()
         connection = position.get("connection")
         known = bool(connection) and position.get("open") is None
-        if known and await self.kernel.attach(Path(connection)) is not None:
+        if known and await self.kernel.attach(Path(str(connection))) is not None:
             self._executed = list(position.get("executed", ()))
             logger.info("notebook.kernel_attached", cells=len(self._executed))
             return

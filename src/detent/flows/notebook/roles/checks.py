@@ -1,8 +1,8 @@
 """What is refused of an agent's payload in this run, and what its role's validator asks at collaborator.
 
 Refused at every level: names that nothing defines, plans that cannot be carried out, code that the policy
-forbids, figures that no output has shown, thresholds that were loosened. The validators ask whether a payload is
-right as far as that can be told before its work is judged.
+forbids, figures that no output has shown, thresholds that were loosened. The validators ask whether a payload
+is right as far as that can be told before its work is judged.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ class RoleChecks:
             case "T4":
                 known |= {
                     "sources": [cell.source for cell in run.live if cell.is_code],
-                    "texts": [*outputs.values(), run.reading.problem, *map(str, run.document.variables.values())],
+                    "texts": [
+                        *outputs.values(), run.reading.problem, *map(str, run.document.variables.values())
+                    ],
                     "outputs": list(run.behavior.outputs or ()),
                     "inputs": list(run.behavior.inputs or ()),
                     "holdout": run.step.step_id == EVALUATION or _is_later(run),

@@ -129,7 +129,7 @@ def _by_agent(acts: Sequence[Act]) -> bool:
 
 
 def _cells_of(ctx: StepContext, run: NotebookRun, act: Act, number: int) -> list[Cell]:
-    """The cells that a round has written: nothing behind a cell that raised, no text that nobody could know."""
+    """The cells that a round has written: none behind a cell that raised, no text about unseen output."""
     actions = journaled_actions(act.effect.args["actions"])
     written, _ = written_actions(actions.actions)
     results = {cell["at"]: cell for cell in act.receipt["cells"]}

@@ -101,6 +101,8 @@ def logged(ctx: StepContext, role: str, answer: RoleAnswer, **more: Any) -> dict
     line: dict[str, Any] = {
         "role": role, "event": more.pop("event", ""), "payload": ctx.keep(canonical(answer.payload)),
     }  # fmt: skip
+    for mismatch in (more.get("claims") or {}).get("mismatches", ()):
+        logger.info("notebook.claim_mismatch", role=role, **mismatch)
     if answer.repairs:
         logger.info("notebook.payload_repaired", role=role, repairs=list(answer.repairs))
         line |= {"repairs": list(answer.repairs), "raw": ctx.keep(answer.raw)}
@@ -127,6 +129,6 @@ def headings(before: StateDocument, after: StateDocument, title: str = "") -> li
                 step.title,
                 stage=stage.stage_id,
                 step=step.step_id,
-            )  # fmt: skip
+            )
         )
     return cells

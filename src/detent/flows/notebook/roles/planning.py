@@ -23,7 +23,7 @@ class Planning:
     """Handlers and conclusions of the planners."""
 
     def __init__(self, settings: NotebookSettings, reflection: Reflection) -> None:
-        self._stability = settings.stability_threshold
+        self._stability = settings.stability
         self._reflection = reflection
 
     # -- stages ---------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ class Planning:
     # -- steps ----------------------------------------------------------------------------------------------
 
     async def plan_steps(self, ctx: StepContext) -> dict[str, Any]:
-        """The catalogue's steps of the current stage; of those already done, only what is to be done again."""
+        """The catalogue's steps of the current stage, without those that are done and stand."""
         run = NotebookRun(ctx.values)
         if run.values.get(PENDING) is not None:
             return RoleAnswer(self._reflection.steps_to_redo(run)).to_plain()

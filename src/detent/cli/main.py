@@ -115,7 +115,8 @@ def program(called: str | None = None) -> Any:
             if not named or called in (None, name):
                 _mount(part, name, plug.load(target), section)
     if not named:
-        part.registered_commands = [_listed(item) for item in app.registered_commands]
+        own = [] if called is None else app.registered_commands
+        part.registered_commands = [_listed(item) for item in (*own, *part.registered_commands)]
         groups = (*app.registered_groups, *part.registered_groups)
         part.registered_groups = [_listed_group(item) for item in groups]
     return get_command(part)

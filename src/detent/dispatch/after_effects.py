@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from detent.dispatch.agent_side import agent_side
 from detent.dispatch.executor_errors import OutputSchemaValidationError
 from detent.dispatch.gate import Side
 from detent.dispatch.matching import match
@@ -50,6 +51,8 @@ class AfterEffects:
             Diverged: the agent did what the handler would not have done.
         """
         own, ctx, run = self.own_code, self.own_code.ctx, self.driver.run
+        if agent_side(own.step).stands and (known := self._known(acts)) is not None:
+            return await self._accepted(known), ()
         try:
             rehearsed, found = await own.matched(acts)
         except CannotCheck:
@@ -70,7 +73,7 @@ class AfterEffects:
 
     async def _diverged(self, acts: Sequence[Act], foreign: Sequence[Act], *, comparable: bool) -> Side:
         """Where the agent did what the handler would not, or what cannot be compared with it any more."""
-        own, ctx = self.own_code, self.own_code.ctx
+        ctx = self.own_code.ctx
         done = ", ".join(f"'{tool}'" for tool in dict.fromkeys(act.effect.tool for act in foreign))
         what = (
             "what the step's own code would not do" if comparable else "what cannot be compared with code now"
@@ -87,9 +90,14 @@ class AfterEffects:
             )  # fmt: skip
             return Side(Outcome(hold=hold), None, None, ())
         if answer == ACCEPT and known is not None:
-            outcome = await concluded(own.step, TrialContext(ctx), known.output)
-            return Side.of(own.step, known.output, outcome._replace(by="agent"), None, ())
+            return await self._accepted(known)
         raise Diverged(text)
+
+    async def _accepted(self, known: Proposal) -> Side:
+        """The side of an agent whose acts settle its answer."""
+        own = self.own_code
+        outcome = await concluded(own.step, TrialContext(own.ctx), known.output)
+        return Side.of(own.step, known.output, outcome._replace(by="agent"), None, ())
 
     def _told(self, act: Act) -> dict[str, Any]:
         tools, tool = self.own_code.ctx.tools, act.effect.tool

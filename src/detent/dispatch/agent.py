@@ -239,12 +239,21 @@ class AgentVisit:
         try:
             if calls is not None:
                 return await self._called(reply, calls)
+            if (asked_for := self._asked_for(reply)) is not None:
+                return await self._called(reply, asked_for, in_answer=True)
             self.asked.proposal = await self._read(reply)
         except FATAL:
             raise
         except Exception as error:  # no answer, however malformed, may keep the handler from running
             return Failure.of(error)
         return None
+
+    def _asked_for(self, reply: Reply) -> Sequence[ToolCall] | None:
+        """The effects that an answer asks for in a format of its own."""
+        if not self.rounds or self.ctx.scope:
+            return None
+        dialect = self.plan.dialect
+        return dialect.calls(self.plan, reply.answer, self.inputs, self.acts, cut=reply.cut)
 
     # -- answers --------------------------------------------------------------------------------------------
 
@@ -337,8 +346,13 @@ class AgentVisit:
 
     # -- calls ----------------------------------------------------------------------------------------------
 
-    async def _called(self, reply: Reply, called: Sequence[ToolCall]) -> Failure | None:
-        """Carry out the calls of a reply, in order; each gets exactly one result."""
+    async def _called(
+        self, reply: Reply, called: Sequence[ToolCall], *, in_answer: bool = False
+    ) -> Failure | None:
+        """Carry out the calls of a reply, in order; each gets exactly one result.
+
+        `in_answer`: the dialect has read them from the answer, and tells what came of them as text.
+        """
         asked = self.asked
         calls = await self._sorted_out(self.conversation.with_ids(called))
         effects = [call.effect for call in calls if call.effect is not None]
@@ -369,15 +383,22 @@ class AgentVisit:
             results += [
                 Message("tool", text, answers=call.call.id) for call, text in zip(group, texts, strict=True)
             ]
-        self.conversation.add(
-            Message(
-                "assistant",
-                reply.text if reply.record.get("calls") else "",
-                tuple(c.call for c in calls),
-                opaque=reply.opaque,
-            ),
-            *results,
-        )
+        if in_answer:
+            texts = [message.content for message in results]
+            told = self.plan.dialect.answered(self.plan, self.acts[performed:], texts)
+            self.conversation.add(
+                Message("assistant", reply.text, opaque=reply.opaque), Message("user", told)
+            )
+        else:
+            self.conversation.add(
+                Message(
+                    "assistant",
+                    reply.text if reply.record.get("calls") else "",
+                    tuple(c.call for c in calls),
+                    opaque=reply.opaque,
+                ),
+                *results,
+            )
         if (failure := self._refusals(calls)) is not None:
             return failure
         if self.durable and self.rounds and self.plan.contract.effects and not self.acts:
@@ -392,7 +413,10 @@ class AgentVisit:
         """Whether the agent may not act again: its rounds are used up, or nothing it may do is left."""
         if self.asked.rounds >= self.rounds:
             return True
-        if agent_side(self.plan.step).rounds is not None:
+        side = agent_side(self.plan.step)
+        if side.acted_out is not None and self.acts and side.acted_out(self.acts):
+            return True
+        if side.rounds is not None:
             return False
         done = {(act.asked or act.effect).tool for act in self.acts if act.happened or _is_no(act)}
         return done.union(effect.tool for effect in coming).issuperset(self.plan.contract.effects)

@@ -36,6 +36,12 @@ class AgentSide:
     and the agent is asked only for what they do not hold. None: until each effect it is offered was
     performed, and as often as there are effects. With 0, and a dialect of its own, its effects are carried
     out together with its answer, once that is accepted."""
+    acted_out: Callable[[Sequence[Act]], bool] | None = None
+    """Whether an agent that has performed these effects may not act again in this visit, however many rounds
+    are left; None: the rounds alone decide."""
+    stands: bool = False
+    """What an agent has done before it failed stands, where its acts settle the answer: nothing is compared,
+    undone or asked, because the step after this one judges it."""
     from_receipts: Callable[[Sequence[Act]], Mapping[str, Any]] | None = None
     """The fields of the output that performed effects settle; None: those of the same name in receipts, then
     in arguments."""

@@ -89,6 +89,27 @@ class Dialect(ABC):
         dialect takes calls as part of the answer."""
         return None
 
+    def calls(
+        self,
+        plan: Plan,
+        answer: Any,
+        inputs: Mapping[str, Any],
+        acts: Sequence[Act] = (),
+        *,
+        cut: bool = False,
+    ) -> Sequence[ToolCall] | None:
+        """The effects that an answer in the dialect's own format asks for; None: it asks for none, and `read`
+        gets it. `cut`: it was cut off at the token limit.
+
+        Raises:
+            OutputSchemaValidationError: the answer breaks the contract.
+        """
+        return None
+
+    def answered(self, plan: Plan, acts: Sequence[Act], results: Sequence[str]) -> str:
+        """What an agent is told after effects that an answer has asked for; `results` has a text for each."""
+        return "\n\n".join(results)
+
     def context_tokens(self, plan: Plan, known: int | None) -> int | None:
         """Tokens that a request and its answer may have together; `known` is the model's limit, if it is
         known. None: no limit."""

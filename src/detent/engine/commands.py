@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from detent.engine import claims
-from detent.engine.confirmation import check_answer, kept_answer, key_of
+from detent.engine.confirmation import NO, check_answer, kept_answer, key_of
 from detent.engine.driver import Driver
 from detent.engine.effects import AGAIN, HAPPENED, SKIP, args_of
 from detent.engine.exclusive import key_change
@@ -168,13 +168,13 @@ async def release(active: ActiveRuns, run_id: str, answer: Any, hold: str, by: s
                 run_id, hold, f"The time for an answer to '{held.name}' of run {run_id} is over.",
                 f"It is answered with its default: detent resume {run_id}",
             )  # fmt: skip
-        if held.choices and plain not in held.choices:
+        if held.choices and not _is_choice(held, plain):
             text = plain if isinstance(plain, str) else encode(plain)
             raise ConfigurationError(
                 f"'{text}' is not an answer to '{held.name}' of run {run_id}. "
                 f"Answers: {', '.join(held.choices)}."
             )
-        if held.why == CONFIRM:
+        if held.name.startswith(f"{CONFIRM}:"):  # a step's own hold may have this reason too
             tool = driver.flow.tools.get(held.about["tool"], "effect")
             check_answer(tool, await _shown_args(driver, tool, held), plain)
             plain = kept_answer(driver, tool, plain)
@@ -188,6 +188,13 @@ async def release(active: ActiveRuns, run_id: str, answer: Any, hold: str, by: s
             bodies.append(Ended(Status.CANCELLED, why, by=by))
         await driver.commit(*bodies)
         _go_on(active, driver, drive)
+
+
+def _is_choice(held: Held, answer: Any) -> bool:
+    """Whether an answer is one of a hold's choices; a no to a confirmation may say why."""
+    if held.why == CONFIRM and isinstance(answer, Mapping) and set(answer) == {NO}:
+        return NO in held.choices and isinstance(answer[NO], str)
+    return answer in held.choices
 
 
 async def _shown_args(driver: Driver, tool: Tool, held: Held) -> dict[str, Any]:

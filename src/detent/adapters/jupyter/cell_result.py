@@ -77,3 +77,5 @@ class VariableInfo:
     repr: str = ""
     json: Any = None
     sha256: str | None = None
+    comparison: Mapping[str, Any] | None = None
+    """Where there is a fingerprint: what tells whether another value differs by more than rounding."""

@@ -14,7 +14,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -82,11 +82,11 @@ class Terminal:
         """What was printed since keys were sent last, without sequences."""
         return as_text(self.raw[self._mark :])
 
-    def until(self, words: str) -> str:
-        """Wait until something is printed, since keys were sent last."""
+    def until(self, *words: str) -> str:
+        """Wait until words are printed, in this order, since keys were sent last."""
         deadline = time.monotonic() + PATIENCE
         with self._news:
-            while words not in self.text:
+            while not _in_order(words, self.text):
                 left = deadline - time.monotonic()
                 if left <= 0 or not self._reader.is_alive():
                     raise AssertionError(f"{words!r} was never printed; there was:\n{as_text(self.raw)}")
@@ -101,22 +101,22 @@ class Terminal:
 
     # -- what is done ---------------------------------------------------------------------------------------
 
-    def keys(self, keys: str, then: str | None = None) -> str:
-        """Press keys, and wait for something to be printed."""
+    def keys(self, keys: str, *then: str) -> str:
+        """Press keys, and wait for words to be printed, in this order."""
         with self._news:
             self._mark = len(self.raw)
         raw = keys.encode()
         while raw:
             raw = raw[os.write(self._ours, raw[:1024]) :]
-        return self.until(then) if then is not None else ""
+        return self.until(*then) if then else ""
 
-    def line(self, text: str, then: str | None = None) -> str:
+    def line(self, text: str, *then: str) -> str:
         """Type a line."""
-        return self.keys(f"{text}\r", then)
+        return self.keys(f"{text}\r", *then)
 
-    def paste(self, text: str, then: str | None = None) -> str:
+    def paste(self, text: str, *then: str) -> str:
         """Paste, as a terminal does where pastes are to be told from keys."""
-        return self.keys(f"\x1b[200~{text}\x1b[201~", then)
+        return self.keys(f"\x1b[200~{text}\x1b[201~", *then)
 
     def resize(self, columns: int, rows: int) -> None:
         """Change the size of the window."""
@@ -130,6 +130,16 @@ class Terminal:
     def pid(self) -> int:
         """Its process id."""
         return self._process.pid
+
+
+def _in_order(words: Sequence[str], text: str) -> bool:
+    at = 0
+    for word in words:
+        found = text.find(word, at)
+        if found < 0:
+            return False
+        at = found + len(word)
+    return True
 
 
 def as_text(raw: bytes) -> str:

@@ -82,10 +82,10 @@ def test_a_question_is_asked_until_it_is_answered_and_holds_for_what_was_shown(f
             chat.line(word, "anything else is asked again.")
         chat.paste("y\ny", "y")
         chat.line("", "anything else is asked again.")
-        assert "a step failed" in chat.line("no, I prefer 1", PROMPT)
+        chat.line("no, I prefer 1", "a step failed", PROMPT)
         assert (folder / "a.py").read_text() == "x = 1\n"
         chat.line("replace 1 with 2 in a.py", ASKED)
-        assert "done (unchecked)" in chat.line("YES", PROMPT)
+        chat.line("YES", "done (unchecked)", PROMPT)
         assert (folder / "a.py").read_text() == "x = 2\n"
         chat.line("replace 2 with 3 in a.py", ASKED)
         chat.line("Always", PROMPT)
@@ -135,7 +135,7 @@ def test_ctrl_c_drops_a_models_reply_and_continue_asks_again(
         (row,) = _objects(capsys, "runs")["runs"]
         assert row["status"] == "running"
         chat.keys("\x15")
-        assert "it is done  2 turns" in chat.line("Continue.", PROMPT)
+        chat.line("Continue.", "it is done  2 turns", PROMPT)
         assert [asked.again for asked in served.asked if asked.prompt == "wait for it"][:2] == [0, 1]
         (row,) = _objects(capsys, "runs")["runs"]
         assert row["status"] == "succeeded"
@@ -152,7 +152,7 @@ def test_ctrl_c_ends_a_running_command_and_another_prompt_gives_the_request_up(
         assert INTERRUPTED in shown
         assert "interrupted" in next(line for line in shown.splitlines() if "✗ bash" in line)
         assert not (folder / "over").exists()
-        assert "heard 4 characters" in chat.line("four", PROMPT)
+        chat.line("four", "heard 4 characters", PROMPT)
         rows = _objects(capsys, "runs")["runs"]
         assert [row["status"] for row in rows] == ["succeeded", "cancelled"]
         chat.keys(CTRL_D)
@@ -166,9 +166,9 @@ def test_ctrl_c_ends_a_running_command_and_another_prompt_gives_the_request_up(
 def test_ctrl_c_at_a_question_leaves_it_open(folder: Path, served: ModelServer) -> None:
     with _chat(folder, "--model", "house") as chat:
         chat.line("edit it", ASKED)
-        assert "Or answer it here" in chat.keys(CTRL_C, PROMPT)
+        chat.keys(CTRL_C, "Or answer it here", PROMPT)
         chat.line("continue", ASKED)
-        assert "it is done" in chat.line("y", PROMPT)
+        chat.line("y", "it is done", PROMPT)
         assert (folder / "a.py").read_text() == "x = 2\n"
 
 
@@ -184,17 +184,18 @@ def test_ctrl_c_twice_leaves_at_once_and_the_request_can_be_resumed(
     assert row["status"] == "running"
     served.rule = lambda asked: says("TUNACODE DONE: at last")
     with _chat(folder, "--model", "house", "--resume", "last") as chat:
-        assert INTERRUPTED in chat.until("goes on with it here")
-        assert "> wait for it" in chat.until(PROMPT)
-        assert "at last" in chat.line("continue", PROMPT)
+        shown = chat.until("goes on with it here", PROMPT)
+        assert INTERRUPTED in shown
+        assert "> wait for it" in shown
+        chat.line("continue", "at last", PROMPT)
 
 
 def test_ctrl_c_at_the_prompt_clears_the_line_and_leaves_the_second_time(folder: Path) -> None:
     with _chat(folder) as chat:
         chat.keys("show a.p", "show a.p")
-        assert "once more" in chat.keys(CTRL_C, PROMPT)
-        assert "done (unchecked)" in chat.line("list files", PROMPT)
-        chat.keys(CTRL_C, PROMPT)
+        chat.keys(CTRL_C, "once more", PROMPT)
+        chat.line("list files", "done (unchecked)", PROMPT)
+        chat.keys(CTRL_C, "once more", PROMPT)
         chat.keys(CTRL_C)
         assert chat.ended() == 130
     with _chat(folder) as chat:
@@ -255,7 +256,7 @@ def test_the_window_may_change_its_size_at_any_time(folder: Path, served: ModelS
         for columns, rows in ((20, 5), (1, 1), (80, 24)):
             chat.resize(columns, rows)
         served.gate.set()
-        chat.until(PROMPT)
+        chat.until("done (unchecked)", PROMPT)
         chat.line("hello", "heard 5 characters")
 
 
@@ -301,8 +302,7 @@ def as_seen(text: str) -> str:
 
 def test_a_second_terminal_follows_live_and_its_prompt_is_refused(folder: Path, served: ModelServer) -> None:
     with _chat(folder, "--model", "house") as first:
-        first.line("hello", "heard 5")
-        first.until(PROMPT)
+        first.line("hello", "heard 5", PROMPT)
         first.line("wait for it", "I begin.")
         with Terminal(folder, "chat", "--model", "house", "--resume", "last") as second:
             shown = second.until("Following it")
@@ -311,20 +311,18 @@ def test_a_second_terminal_follows_live_and_its_prompt_is_refused(folder: Path, 
             refused = second.line("me too", "Following it")
             assert "The prompt was not taken." in refused
             served.gate.set()
-            second.until("turn 2/40")
-            second.until(PROMPT)
-            first.until(PROMPT)
+            second.until("turn 2/40", PROMPT)
+            first.until("turn 2/40", PROMPT)
             second.line("edit it", ASKED)
             waiting = first.line("and I", PROMPT)
             assert "waits for an answer" in waiting
             first.line("continue", ASKED)
-            first.line("y", "it is done")
-            first.until(PROMPT)
+            first.line("y", "it is done", PROMPT)
             answered = second.line("always", "it is done")  # too late: it follows what the other has said
             assert "was answered 'yes' by person" in answered
-            second.until(PROMPT)
-            assert "heard 4" in second.line("four", PROMPT)
-            assert "heard 6" in first.line("sixsix", PROMPT)
+            second.until("it is done", PROMPT)
+            second.line("four", "heard 4", PROMPT)
+            first.line("sixsix", "heard 6", PROMPT)
     prompts = [asked.prompt for asked in served.asked]
     assert "me too" not in prompts
     assert "and I" not in prompts
@@ -335,7 +333,7 @@ def test_a_second_terminal_follows_live_and_its_prompt_is_refused(folder: Path, 
 
 def test_history_and_completion_are_there_for_the_next_conversation(folder: Path) -> None:
     with _chat(folder) as chat:
-        assert "done (unchecked)" in chat.line("show a.py", PROMPT)
+        chat.line("show a.py", "done (unchecked)", PROMPT)
         chat.keys(CTRL_D)
         assert chat.ended() == 0
     with _chat(folder) as chat:
@@ -343,7 +341,7 @@ def test_history_and_completion_are_there_for_the_next_conversation(folder: Path
         chat.line("", "done (unchecked)")
         chat.until(PROMPT)
         chat.keys("/hi\t", "/history ")
-        assert "showed a.py" in chat.line("", PROMPT)
+        chat.line("", "showed a.py", PROMPT)
         chat.keys("show a\t", "show a.py")
         chat.line("", "done (unchecked)")
     history = folder / ".detent" / "sessions" / "history"
@@ -352,26 +350,26 @@ def test_history_and_completion_are_there_for_the_next_conversation(folder: Path
 
 def test_the_commands_of_a_conversation(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with _chat(folder) as chat:
-        assert "/export FILE" in chat.line("/help", PROMPT)
-        assert "it begins with the first prompt" in chat.line("/state", PROMPT)
-        assert "Nothing has been said yet" in chat.line("/history", PROMPT)
-        assert "1 tool" in chat.line("list files", PROMPT)
-        assert "response, complete" in chat.line("/state", PROMPT)
-        assert "listed the workspace" in chat.line("/history", PROMPT)
-        assert "asks, unless allowed" in chat.line("/tools", PROMPT)
-        assert "Nothing is on the list" in chat.line("/todo", PROMPT)
-        assert "no tool 'nonsense'" in chat.line("/allow nonsense:x", PROMPT)
+        chat.line("/help", "/export FILE", PROMPT)
+        chat.line("/state", "it begins with the first prompt", PROMPT)
+        chat.line("/history", "Nothing has been said yet", PROMPT)
+        chat.line("list files", "1 tool", PROMPT)
+        chat.line("/state", "response, complete", PROMPT)
+        chat.line("/history", "listed the workspace", PROMPT)
+        chat.line("/tools", "asks, unless allowed", PROMPT)
+        chat.line("/todo", "Nothing is on the list", PROMPT)
+        chat.line("/allow nonsense:x", "no tool 'nonsense'", PROMPT)
         chat.line("/allow update_file:*.py", PROMPT)
-        assert "done (unchecked)" in chat.line("replace 1 with 2 in a.py", PROMPT)
-        assert "allow  update_file:*.py" in chat.line("/allow", PROMPT)
+        chat.line("replace 1 with 2 in a.py", "done (unchecked)", PROMPT)
+        chat.line("/allow", "allow  update_file:*.py", PROMPT)
         session = _objects(capsys, "sessions", "list")[0]["id"]
         assert session in chat.line("/sessions", PROMPT)
-        assert "Written to out.json" in chat.line("/export out.json", PROMPT)
-        assert "exists already" in chat.line("/export out.json", PROMPT)
+        chat.line("/export out.json", "Written to out.json", PROMPT)
+        chat.line("/export out.json", "exists already", PROMPT)
         assert json.loads((folder / "out.json").read_text())["session_id"] == session
         assert (folder / "out.json").stat().st_mode & 0o777 == 0o600
-        assert "Did you mean" in chat.line("/stat", PROMPT)
-        assert "no session" in chat.line("/resume 2026-01-01_00-00-00_x_000000", PROMPT)
+        chat.line("/stat", "Did you mean", PROMPT)
+        chat.line("/resume 2026-01-01_00-00-00_x_000000", "no session", PROMPT)
         assert f"Session {session}" in chat.line("/resume last", PROMPT)
         chat.line("/quit")
         assert chat.ended() == 0

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from detent.flows.coding.commands.model_choice import with_model
 from detent.flows.coding.settings import coding_settings
+from detent.flows.coding.terminal.model_choice import with_model
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.settings import Settings
 

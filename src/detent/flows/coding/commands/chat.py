@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from detent.cli.options import Options, takes
-from detent.flows.coding.commands.request_setup import (
+from detent.flows.coding.terminal.request_setup import (
     Allow,
     Confirm,
     Deny,

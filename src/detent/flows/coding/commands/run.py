@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from detent.cli.options import Options, takes
-from detent.flows.coding.commands.request_setup import (
+from detent.flows.coding.terminal.request_setup import (
     Allow,
     Confirm,
     Deny,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from detent.cli.options import Options, takes
-from detent.flows.coding.commands.session_page import json_values, moment_shown, page_of, state_shown
+from detent.flows.coding.terminal.session_page import json_values, moment_shown, page_of, state_shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,8 +24,8 @@ from detent.kernel.status import Status
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
-    from detent.flows.coding.commands.request_setup import RequestSetup
     from detent.flows.coding.flow import CodingFlow
+    from detent.flows.coding.terminal.request_setup import RequestSetup
 
 ANSWER_HERE = '  Or answer it here: "continue".'
 LEAVE_HINT = "(Ctrl-C once more, or Ctrl-D, leaves)"

@@ -25,9 +25,9 @@ from detent.kernel.status import Status
 
 if TYPE_CHECKING:
     from detent.engine.engine import Engine
-    from detent.flows.coding.commands.request_setup import RequestSetup
     from detent.flows.coding.flow import CodingFlow
     from detent.flows.coding.options import RequestOptions
+    from detent.flows.coding.terminal.request_setup import RequestSetup
     from detent.kernel.run import Run
 
 CONTINUE = "continue"

@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ Complete = Callable[[str, str], list[str]]
 TOGETHER = 0.05
 """Seconds within which further lines belong to the same paste."""
 DELIMITERS = " \t\n"
+NOTICED_WITHIN = 0.1
+"""Seconds after which a signal that readline has not noticed is followed by another."""
 
 
 def is_interactive() -> bool:
@@ -92,7 +95,8 @@ class PromptLine:
             with interruptible():
                 if interrupted():
                     raise KeyboardInterrupt
-                text = input(_marked(prompt) if line is not None else printable(prompt))
+                with contextlib.nullcontext() if line is None else _heard_at_once():
+                    text = input(_marked(prompt) if line is not None else printable(prompt))
                 text = text if self._pastes else "\n".join([text, *_pasted_lines()])
         except UnicodeDecodeError:
             return ""
@@ -170,6 +174,36 @@ def _pasted_lines() -> Iterator[str]:
             yield from raw.decode("utf-8", "replace").removesuffix("\n").split("\n")
     except (OSError, ValueError):
         return
+
+
+@contextlib.contextmanager
+def _heard_at_once() -> Iterator[None]:
+    """Have readline notice a signal that comes in the instant before it waits.
+
+    It looks for signals only when its waiting is interrupted, so that it would notice this one with the next
+    key. Another signal, which changes nothing, interrupts it.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    over = threading.Event()
+    waiting = threading.get_ident()
+
+    def watch() -> None:
+        while os.read(reader, 1) and not over.is_set():
+            while not over.wait(NOTICED_WITHIN):
+                signal.pthread_kill(waiting, signal.SIGWINCH)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        signal.set_wakeup_fd(before)
+        os.close(writer)
+        watcher.join()
+        os.close(reader)
 
 
 @contextlib.contextmanager

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from detent.adapters.disk import open_private
 from detent.cli.output import clean, columns, cut, paint, say, table
-from detent.flows.coding.commands.session_page import moment_shown, state_shown
 from detent.flows.coding.permission import parse_rule
 from detent.flows.coding.request_data import RequestData
 from detent.flows.coding.result import result_of
 from detent.flows.coding.terminal.ending import closing_lines
 from detent.flows.coding.terminal.plain_text import one_line
 from detent.flows.coding.terminal.questions import commands_of, open_questions, question_lines
+from detent.flows.coding.terminal.session_page import moment_shown, state_shown
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.plain import to_plain
 

@@ -6,12 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from detent.kernel.errors import ConfigurationError
+
 Task = Literal["regression", "classification"]
 MetricName = Literal[
     "rmse", "mse", "mae", "mape", "r2", "accuracy", "balanced_accuracy", "f1", "auc", "precision", "recall",
     "log_loss",
 ]  # fmt: skip
 Comparison = Literal["<", "<=", ">", ">="]
+
+
+class ProblemError(ConfigurationError):
+    """The sentence, the options or the table cannot be worked with as they stand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,7 @@ class Threshold:
                 return score >= self.value
 
     def __str__(self) -> str:
-        return f"{self.metric.upper()} {self.comparison} {self.value:g}"
+        return f"{self.metric.upper()} {self.comparison} {self.value:.12g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,13 @@ class TableFormat:
     decimal: str | None = None
     thousands: str | None = None
     index_column: bool = False
-    """The first column only numbers the rows."""
+    """The first column only numbers or names the rows."""
+    skip_lines: int = 0
+    """Lines above the line of column names."""
+    trailing_separator: bool = False
+    """Lines of data end with a separator that the line of column names does not have."""
+    header: Literal["plain", "trimmed", "renamed"] = "plain"
+    """Column names as pandas reads them, after `str.strip`, or set one by one."""
 
 
 @dataclass(frozen=True, slots=True)

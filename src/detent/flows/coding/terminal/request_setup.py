@@ -99,10 +99,10 @@ class RequestSetup:
             ConfigurationError: something in it, or in the settings, cannot be.
         """
         from detent.cli.values import read_budget
-        from detent.flows.coding.commands.model_choice import with_model
         from detent.flows.coding.options import RequestOptions
         from detent.flows.coding.request import existing_folder
         from detent.flows.coding.settings import coding_settings
+        from detent.flows.coding.terminal.model_choice import with_model
         from detent.kernel.errors import ConfigurationError
 
         if done_when is not None and not done_when.strip():

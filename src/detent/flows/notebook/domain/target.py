@@ -1,0 +1,247 @@
+"""Finds the column that a problem wants predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from detent.flows.notebook.domain.column_kinds import column_facts
+from detent.flows.notebook.domain.column_names import (
+    GENERIC_WORDS,
+    TEXT_WORD,
+    Mention,
+    find_mentions,
+    name_words,
+    stem,
+)
+from detent.flows.notebook.domain.metric_words import REGRESSION_METRICS
+from detent.flows.notebook.domain.phrases import (
+    ObjectPhrase,
+    Span,
+    are_connected,
+    columns_beside_new,
+    feature_spans,
+    named_as_target,
+    noun_before_model,
+    object_phrases,
+)
+from detent.flows.notebook.domain.problem import MetricName, ProblemError, Task
+from detent.flows.notebook.domain.task import suits
+from detent.kernel.errors import nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LABELS = ("target", "label", "y", "class", "outcome")
+"""Names of a target, the likelier first."""
+
+
+class TargetUnclear(ProblemError):
+    """Several columns are as likely meant; a person has to say which."""
+
+    def __init__(self, candidates: Sequence[str]) -> None:
+        self.candidates = tuple(candidates)
+        names = ", ".join(map(repr, candidates))
+        super().__init__(f"The problem may mean {names}. Say which with --target.")
+
+
+@dataclass(frozen=True, slots=True)
+class TargetChoice:
+    """The column to predict, and how it was found."""
+
+    column: str
+    why: str
+    warning: str | None = None
+
+
+def find_target(
+    problem: str,
+    table: pd.DataFrame,
+    *,
+    option: str | None = None,
+    metrics: Collection[MetricName] = (),
+) -> TargetChoice:
+    """The column that a problem wants predicted; `metrics` are those it names.
+
+    Raises:
+        ProblemError: `option` is no column of the table.
+        TargetUnclear: several columns are as likely meant.
+    """
+    columns = [str(column) for column in table.columns]
+    if option is not None:
+        return _from_option(option, columns)
+    search = _Search(problem, table, columns, metrics)
+    choice = search.by_words()
+    if choice is not None:
+        return choice
+    for label in LABELS:
+        for column in columns:
+            if column.lower() == label:
+                return TargetChoice(column, f"a column is named '{column}'")
+    warning = f"The problem names no column; the last one, '{columns[-1]}', is taken for the target."
+    return TargetChoice(columns[-1], "it is the last column", warning)
+
+
+def _from_option(option: str, columns: Sequence[str]) -> TargetChoice:
+    if option in columns:
+        return TargetChoice(option, "it was given as --target")
+    alike = [column for column in columns if column.lower() == option.strip().lower()]
+    if len(alike) == 1:
+        return TargetChoice(alike[0], "it was given as --target")
+    raise ProblemError(f"The table has no column '{option}' for a target.{nearest(option, columns)}")
+
+
+class _Search:
+    """One search for the target in a sentence."""
+
+    def __init__(
+        self, problem: str, table: pd.DataFrame, columns: Sequence[str], metrics: Collection[MetricName]
+    ) -> None:
+        self.problem = problem
+        self.table = table
+        self.columns = columns
+        self.task = _task_of(metrics)
+        mentions = find_mentions(problem, columns)
+        self.features = feature_spans(problem, mentions)
+        self.mentions = [
+            mention for mention in mentions if not any(span.holds(mention) for span in self.features)
+        ]
+        # A column that is mentioned among the features is never the target, unless it is named apart.
+        listed = {mention.column for mention in mentions} - {mention.column for mention in self.mentions}
+        self.aside = listed | set(columns_beside_new(problem, columns))
+        self.phrases = object_phrases(problem)
+
+    def by_words(self) -> TargetChoice | None:
+        """The column by the problem's words, the plainest way of naming it first."""
+        named = [mention for mention in self.mentions if named_as_target(self.problem, mention)]
+        if named:
+            return TargetChoice(self._one(named), "the problem calls it the target")
+        for phrase in self.phrases:
+            column = self._in_phrase(phrase)
+            if column is not None:
+                return TargetChoice(column, f"it is named after '{phrase.verb}'")
+        free = [mention for mention in self.mentions if mention.column not in self.aside]
+        sure = [mention for mention in free if mention.is_sure]
+        if sure:
+            return TargetChoice(self._one(sure), "it is the column that the problem names")
+        column = self._by_shared_words(
+            [span for phrase in self.phrases for span in (phrase.head, phrase.rest)]
+        )
+        column = column or self._by_shared_words(noun_before_model(self.problem))
+        if column is not None:
+            return TargetChoice(column, "its name shares words with what is to be predicted")
+        if free:
+            return TargetChoice(self._one(free), "it is the column that the problem names")
+        column = self._by_shared_words([Span(0, len(self.problem))])
+        if column is not None:
+            return TargetChoice(column, "its name shares words with the problem")
+        return None
+
+    def _in_phrase(self, phrase: ObjectPhrase) -> str | None:
+        """The column that is named in what a verb is about."""
+        head = [mention for mention in self.mentions if phrase.head.holds(mention)]
+        if phrase.is_question and len(head) > 1:
+            # `whether a customer will churn`: of those that can be predicted, the last.
+            fitting = self._fitting([mention.column for mention in head])
+            if fitting:
+                return fitting[-1]
+        if head:
+            return self._first_of(head)
+        words = self._words(phrase.head)
+        rest = [mention for mention in self.mentions if phrase.rest.holds(mention)]
+        if not rest:
+            return None
+        gap = self.problem[phrase.rest.start : rest[0].start].strip().lower()
+        # `predict the value of SalePrice`; of `the price per district` the head says it all.
+        says_more = bool(words) and bool(self._shares(words))
+        if not says_more and (not words or gap.split()[:1] in (["of"], ["in"], ["on"])):
+            return self._first_of(rest)
+        return None
+
+    def _first_of(self, mentions: Sequence[Mention]) -> str:
+        """The first column mentioned, unless another is joined to it by `and`."""
+        joined = [mentions[0]]
+        for mention in mentions[1:]:
+            if not are_connected(self.problem, joined[-1], mention):
+                break
+            joined.append(mention)
+        behind = [mention for mention in self.mentions if mention.start >= joined[-1].end]
+        for mention in behind:
+            if mention in joined or not are_connected(self.problem, joined[-1], mention):
+                break
+            joined.append(mention)
+        same = [mention for mention in self.mentions if (mention.start, mention.end) == (
+            mentions[0].start, mentions[0].end)]  # fmt: skip
+        return self._one([*same, *joined])
+
+    def _one(self, mentions: Iterable[Mention]) -> str:
+        """The one column among mentions; where several are, the one that fits, if it is one."""
+        mentions = list(mentions)
+        exact = [mention for mention in mentions if mention.exact]
+        columns = list(dict.fromkeys(mention.column for mention in mentions))
+        if len(columns) > 1 and exact:
+            same_place = {(mention.start, mention.end) for mention in mentions}
+            if len(same_place) == 1:
+                columns = list(dict.fromkeys(mention.column for mention in exact))
+        if len(columns) > 1:
+            columns = self._fitting(columns) or columns
+        if len(columns) > 1:
+            raise TargetUnclear(columns)
+        return columns[0]
+
+    # -- shared words ---------------------------------------------------------------------------------------
+
+    def _words(self, span: Span) -> set[str]:
+        """The stems of a span's words that say something, features left out."""
+        text = self.problem[span.start : span.end]
+        for feature in self.features:
+            if feature.start < span.end and span.start < feature.end:
+                begin, end = max(feature.start, span.start), min(feature.end, span.end)
+                text = text[: begin - span.start] + " " * (end - begin) + text[end - span.start :]
+        found = (part for word in TEXT_WORD.findall(text) for part in (word, *name_words(word)))
+        return {stem(word) for word in found if word.lower() not in GENERIC_WORDS}
+
+    def _shares(self, words: set[str]) -> list[tuple[float, str]]:
+        """The columns that share words with some, each with which part of its name is shared."""
+        scores = []
+        for column in self.columns:
+            parts = [stem(word) for word in name_words(column)]
+            shared = sum(part in words for part in parts)
+            if shared and column not in self.aside:
+                scores.append((shared / len(parts), column))
+        return scores
+
+    def _by_shared_words(self, spans: Sequence[Span]) -> str | None:
+        """The column that shares most of its name's words with the first span that shares any."""
+        for span in spans:
+            scores = self._shares(self._words(span))
+            fitting = set(self._fitting([column for _, column in scores]))
+            scores = [(score, column) for score, column in scores if column in fitting]
+            if not scores:
+                continue
+            best = max(score for score, _ in scores)
+            columns = [column for score, column in scores if score == best]
+            if len(columns) > 1:
+                raise TargetUnclear(columns)
+            return columns[0]
+        return None
+
+    def _fitting(self, columns: Iterable[str]) -> list[str]:
+        """Those columns that can be predicted, by the named metrics if there are any."""
+        fitting = []
+        for column in columns:
+            facts = column_facts(self.table[column])
+            if facts.kind in ("id", "constant"):
+                continue
+            if self.task is None or suits(self.table[column], self.task):
+                fitting.append(column)
+        return fitting
+
+
+def _task_of(metrics: Collection[MetricName]) -> Task | None:
+    """The task that all named metrics belong to."""
+    kinds = {metric in REGRESSION_METRICS for metric in metrics}
+    if len(kinds) != 1:
+        return None
+    return "regression" if kinds.pop() else "classification"

@@ -1,0 +1,24 @@
+"""The recipes of stages 5, 6 and 7, by step."""
+
+from __future__ import annotations
+
+from detent.flows.notebook.recipes import modelling, stability, tuning, validation
+from detent.flows.notebook.recipes.recipe import Recipes
+
+RECIPES: Recipes = {
+    write.__name__: write
+    for write in (
+        modelling.feature_engineering_integration,
+        modelling.method_integration,
+        tuning.model_training_tuning,
+        validation.cross_validation_assessment,
+        validation.holdout_evaluation,
+        validation.temporal_validation,
+        validation.domain_generalization,
+        validation.business_impact_assessment,
+        stability.data_perturbation_testing,
+        stability.parameter_sensitivity,
+        stability.multi_variation_analysis,
+        stability.stability_consolidation,
+    )
+}

@@ -1,0 +1,484 @@
+"""What was measured, as the facts on which a reflection rests.
+
+The kernel was looked at when the last round was over; everything here is read from that, and from the cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from detent.adapters.jupyter.cell_result import VariableInfo
+from detent.engine.context import StepContext
+from detent.flows.notebook.cells import Cell
+from detent.flows.notebook.domain.catalogue import closing_criteria, producer_of, stage_of_step
+from detent.flows.notebook.domain.probes import (
+    fingerprint_probe,
+    folds_probe,
+    hold_out_probe,
+    leaks_probe,
+    read_measured,
+)
+from detent.flows.notebook.kernel.session import ACTIONS
+from detent.flows.notebook.measuring.artifacts import FileInfo, classify_all, is_file
+from detent.flows.notebook.measuring.claims import compare_behavior, compare_stage
+from detent.flows.notebook.measuring.criteria import (
+    Criterion,
+    CriterionRefused,
+    parse_criterion,
+    read_goal,
+    threshold_criterion,
+)
+from detent.flows.notebook.measuring.execution import ExecutionQuality
+from detent.flows.notebook.measuring.expressions import assigned_names
+from detent.flows.notebook.measuring.reflection import (
+    StageFacts,
+    feedback,
+    reflect_on_behavior,
+    reflect_on_stage,
+)
+from detent.flows.notebook.measuring.variables import (
+    Producer,
+    VariableFacts,
+    find_gaps,
+    future_uses,
+    manage_variables,
+    shown_value,
+)
+from detent.flows.notebook.payloads.values import (
+    BehaviorReflection,
+    PcsTexts,
+    StageReflection,
+)
+from detent.flows.notebook.roles.move import moment
+from detent.flows.notebook.run_view import FINGERPRINT, NotebookRun
+from detent.flows.notebook.settings import NotebookSettings
+from detent.flows.notebook.state.decisions import Decision
+from detent.flows.notebook.state.facts import CriterionFact, Facts, Verdict
+from detent.flows.notebook.verification import check_of
+
+HOLDERS = ("cv_metrics", "test_performance")
+"""Variables on whose figures the user's thresholds are judged."""
+
+
+def facts_now(ctx: StepContext, **more: Any) -> Facts:
+    """Facts of this moment."""
+    return Facts(moment(ctx.now()), **more)
+
+
+def artifacts_to_measure(run: NotebookRun) -> tuple[str, ...]:
+    """The artifacts of the current behavior, step and stage."""
+    names = [*(run.behavior.outputs or ()), *(run.step.verified_artifacts or ())]
+    return tuple(dict.fromkeys([*names, *(run.stage.verified_artifacts or ())]))
+
+
+def variables_of(measured: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The values of variables that are there, as the state shows them."""
+    found, files = _variables(measured), _files(measured)
+    values: dict[str, Any] = {}
+    for name in names:
+        if is_file(name):
+            if name in files and files[name].exists:
+                values[name] = name
+        elif name in found and found[name].exists:
+            values[name] = shown_value(name, found[name])
+    return values
+
+
+def produced_now(run: NotebookRun) -> tuple[str, ...]:
+    """What the behavior that was just reflected on has produced of its step."""
+    behavior = run.document.behaviors.current
+    if behavior is None or not run.measured:
+        return ()
+    assigned = _assigned(run, [cell for cell in run.cells if cell.attempt == run.attempt])
+    facts = classify_all(
+        list(run.step.verified_artifacts or ()), _variables(run.measured), _files(run.measured),
+        assigned=assigned,
+    )  # fmt: skip
+    return tuple(fact.name for fact in facts if fact.status == "complete")
+
+
+class MeasuredFacts:
+    """The facts of a run, as its reflectors need them."""
+
+    def __init__(self, settings: NotebookSettings) -> None:
+        self._settings = settings
+
+    # -- what is to be looked at ----------------------------------------------------------------------------
+
+    def given(self, ctx: Any) -> dict[str, Any]:
+        """Where the run stands, for the effect that performs a round."""
+        run = NotebookRun(ctx.values)
+        done = sum(1 for settled in ctx.run.settled.values() if settled.get("tool") == ACTIONS)
+        criteria = [*self.criteria_of_behavior(run), *self._of_step(run), *self._of_stage(run)]
+        return {
+            "behavior": run.behavior.behavior_id,
+            "iteration": run.iteration,
+            "round": done + 1,
+            "base": run.base,
+            "names": list(artifacts_to_measure(run)),
+            "criteria": list(dict.fromkeys(criterion.text for criterion in criteria)),
+            "probes": self._probes(run),
+        }
+
+    def _probes(self, run: NotebookRun) -> dict[str, str]:
+        """The flow's own look at scores and leaks, where they arise."""
+        reading, settings = run.reading, self._settings
+        due = {*(run.behavior.outputs or ()), *(run.step.verified_artifacts or ())}
+        probes: dict[str, str] = {}
+        if "raw_dataset" in due:
+            probes["raw_dataset"] = fingerprint_probe()
+        if "cv_metrics" in due:
+            probes["cv_metrics"] = folds_probe(reading, seed=settings.seed)
+        if "test_performance" in due:
+            probes["test_performance"] = hold_out_probe(
+                reading, test_size=settings.test_size, fingerprint=run.values.get(FINGERPRINT)
+            )
+        if "leakage_report" in due:
+            probes["leakage_report"] = leaks_probe(reading)
+        return probes
+
+    def known_names(self, run: NotebookRun) -> frozenset[str]:
+        """Names that cells define, or that the current step or stage is to produce."""
+        names = {name for cell in run.live if cell.is_code for name in assigned_names(cell.source)}
+        for item in (run.stage, run.document.steps.current, *run.document.steps.remaining):
+            if item is not None:
+                names.update(item.verified_artifacts or ())
+        behavior = run.document.behaviors.current
+        if behavior is not None:
+            names.update(behavior.outputs or ())
+        return frozenset({*names, *run.document.variables})
+
+    def criteria_of_behavior(self, run: NotebookRun) -> list[Criterion]:
+        """The criteria that the behavior's plan names, and the thresholds that are due."""
+        criteria: list[Criterion] = []
+        for text in run.behavior.acceptance or ():
+            try:
+                criteria.append(parse_criterion(text))
+            except CriterionRefused:
+                continue  # a plan with one is refused; a foreign state may hold it
+        return [*criteria, *self._locked(run, run.behavior.outputs or ())]
+
+    def _of_step(self, run: NotebookRun) -> list[Criterion]:
+        goal = read_goal(run.step.goal, self.known_names(run))
+        return [*goal.criteria, *self._locked(run, run.step.verified_artifacts or ())]
+
+    def _of_stage(self, run: NotebookRun) -> list[Criterion]:
+        known = self.known_names(run)
+        goals = (*run.state.ledger.earlier_goals, run.stage.goal)
+        # The thresholds are judged where their scores arise, and the ledger keeps what came of it.
+        return [criterion for goal in goals for criterion in read_goal(goal, known).criteria]
+
+    def closing_criteria(self, run: NotebookRun) -> list[str]:
+        """What the behavior that closes the current step asserts again."""
+        if stage_of_step(run.step.step_id) is not None:
+            return list(
+                closing_criteria(
+                    run.step.step_id,
+                    run.reading,
+                    run.options.profile,
+                    stability=self._settings.stability_threshold,
+                )
+            )
+        return list(dict.fromkeys(criterion.text for criterion in self._of_stage(run)))
+
+    @staticmethod
+    def _locked(run: NotebookRun, names: Any) -> list[Criterion]:
+        """The user's thresholds on what is produced here."""
+        return [
+            threshold_criterion(threshold, holder)
+            for holder in HOLDERS
+            if holder in names
+            for threshold in run.reading.thresholds
+        ]
+
+    # -- verdicts -------------------------------------------------------------------------------------------
+
+    def of_behavior(self, ctx: StepContext, run: NotebookRun) -> Facts:
+        """What the behavior has come to."""
+        measured = run.measured
+        attempt = [cell for cell in run.cells if cell.attempt == run.attempt]
+        facts = facts_now(
+            ctx,
+            raised=bool(measured.get("raised")),
+            died=bool(measured.get("died")),
+            behavior=self._verdict(
+                run, list(run.behavior.outputs or ()), self.criteria_of_behavior(run), attempt
+            ),
+            step=self._step_verdict(run, attempt),
+            stage=self._stage_verdict(run, attempt),
+        )  # fmt: skip
+        told = feedback(facts, self._quality(run), run.iteration)
+        return replace(facts, feedback=told)
+
+    def of_step(self, ctx: StepContext, run: NotebookRun, *, reexecuted: bool | None = None) -> Facts:
+        """What the step and its stage have come to."""
+        facts = facts_now(
+            ctx, step=self._step_verdict(run, []), stage=self._stage_verdict(run, []), reexecuted=reexecuted,
+            gaps=find_gaps(self._variable_facts(run, ())),
+        )  # fmt: skip
+        return replace(facts, revision_offered=self.step_to_redo(run) is not None)
+
+    def _step_verdict(self, run: NotebookRun, attempt: Sequence[Cell]) -> Verdict:
+        entered = _since_step(run)
+        return self._verdict(
+            run, list(run.step.verified_artifacts or ()), self._of_step(run), [*entered, *attempt]
+        )
+
+    def _stage_verdict(self, run: NotebookRun, attempt: Sequence[Cell]) -> Verdict:
+        stage = [cell for cell in run.live if cell.stage == run.stage.stage_id]
+        # A threshold on scores that a later step will produce is not missed yet.
+        due = [criterion for criterion in self._of_stage(run) if self._is_due(run, criterion)]
+        return self._verdict(run, list(run.stage.verified_artifacts or ()), due, [*stage, *attempt])
+
+    def _is_due(self, run: NotebookRun, criterion: Criterion) -> bool:
+        if criterion.tree not in {locked.tree for locked in self._locked(run, HOLDERS)}:
+            return True
+        holder = next(name for name in HOLDERS if criterion.mentions(name))
+        judged = run.state.ledger.locked
+        return holder in (run.measured.get("probes") or {}) or criterion.text in judged
+
+    def _verdict(
+        self, run: NotebookRun, names: Sequence[str], criteria: Sequence[Criterion], cells: Sequence[Cell]
+    ) -> Verdict:
+        measured = run.measured
+        locked = {criterion.tree for criterion in self._locked(run, HOLDERS)}
+        marked = [replace(criterion, locked=criterion.tree in locked) for criterion in criteria]
+        judged = [(criterion, self._judged(run, criterion)) for criterion in _distinct(marked)]
+        failed = [criterion for criterion, fact in judged if not fact.passed]
+        artifacts = classify_all(
+            names, _variables(measured), _files(measured), assigned=_assigned(run, cells), failed=failed
+        )
+        return Verdict(artifacts, tuple(fact for _, fact in judged))
+
+    def _judged(self, run: NotebookRun, criterion: Criterion) -> CriterionFact:
+        """A criterion with its value; a threshold by the score that was recomputed where it arose."""
+        result = (run.measured.get("criteria") or {}).get(criterion.text)
+        if result is None:
+            fact = CriterionFact(criterion.text, False, "it was not evaluated", criterion.locked)
+        else:
+            fact = CriterionFact(
+                criterion.text, bool(result["passed"]), str(result["value"]), criterion.locked
+            )
+        if not criterion.locked:
+            return fact
+        holder = next(name for name in HOLDERS if criterion.mentions(name))
+        if holder in (run.measured.get("probes") or {}):
+            return self._recomputed(run, criterion, fact)
+        earlier = run.state.ledger.locked.get(criterion.text)
+        return fact if earlier is None else replace(fact, passed=earlier)
+
+    @staticmethod
+    def _recomputed(run: NotebookRun, criterion: Criterion, fact: CriterionFact) -> CriterionFact:
+        holder = next(name for name in HOLDERS if criterion.mentions(name))
+        threshold = next(
+            known for known in run.reading.thresholds
+            if threshold_criterion(known, holder).text == criterion.text
+        )  # fmt: skip
+        probe = (run.measured.get("probes") or {}).get(holder) or {}
+        measured = read_measured(probe.get("value"))
+        if probe.get("error") or not measured.is_sound:
+            findings = "; ".join(finding.text for finding in measured.findings)
+            return replace(fact, passed=False, value=str(probe.get("error") or measured.error or findings))
+        score = measured.scores.get(threshold.metric)
+        if score is None:
+            return replace(fact, passed=False, value=f"{threshold.metric} could not be computed")
+        return replace(fact, passed=threshold.met_by(score), value=f"{score:g}")
+
+    # -- the reflections ------------------------------------------------------------------------------------
+
+    def _quality(self, run: NotebookRun) -> ExecutionQuality:
+        """How the cells of the current attempt ran."""
+        codes = [cell for cell in run.cells if cell.attempt == run.attempt and cell.is_code]
+        failed = [cell for cell in codes if cell.status != "ok"]
+        warnings = int(run.measured.get("warnings", 0))
+        lines = ("Warning:",) * min(warnings, 20)
+        if not codes:
+            return ExecutionQuality("failed", (str(run.measured.get("why") or "no code was written"),))
+        if not failed:
+            return ExecutionQuality("success", warnings=lines)
+        return ExecutionQuality(
+            "failed" if len(failed) == len(codes) else "partial",
+            tuple(cell.error or cell.status or "" for cell in failed), lines,
+            tuple(run.measured.get("traceback", ())),
+        )  # fmt: skip
+
+    def behavior_reflection(self, run: NotebookRun, facts: Facts, decision: Decision) -> BehaviorReflection:
+        """The T5 that the measurement writes."""
+        values = variables_of(run.measured, artifacts_to_measure(run))
+        return reflect_on_behavior(run.state, decision, facts, self._quality(run), variables=values)
+
+    def stage_reflection(self, run: NotebookRun, facts: Facts, decision: Decision) -> StageReflection:
+        """The T6 that the measurement writes."""
+        variables = manage_variables(self._variable_facts(run, facts.stage.artifacts), facts.gaps)
+        following = run.document.steps.remaining
+        focus = following[0].title if following and decision.row == "6a" else ""
+        told = StageFacts(variables, self._pcs(run), next_focus=focus)
+        return reflect_on_stage(run.state, decision, facts, told)
+
+    def _pcs(self, run: NotebookRun) -> PcsTexts:
+        """The step's considerations, with the measured figures where there are some."""
+        texts = run.step.pcs_considerations or {}
+        figures = {
+            "predictability": _figure(run, "test_performance", "hold-out"),
+            "computability": f"seed {self._settings.seed}",
+            "stability": _figure(run, "stability_metrics", "stability"),
+        }
+        said = {
+            name: " ".join(filter(None, (texts.get(name) or "Nothing further.", figure and f"({figure})")))
+            for name, figure in figures.items()
+        }
+        return PcsTexts(said["predictability"], said["computability"], said["stability"])
+
+    def _variable_facts(self, run: NotebookRun, artifacts: Sequence[Any]) -> VariableFacts:
+        sources = {
+            name: cell.id for cell in run.live if cell.is_code for name in assigned_names(cell.source)
+            if name in run.document.variables
+        }  # fmt: skip
+        required = [*future_uses(run.document), *run.document.variables]
+        producers: dict[str, Producer] = {}
+        for name in required:
+            step = producer_of(name)
+            stage = None if step is None else stage_of_step(step)
+            if step is not None and stage is not None:
+                producers[name] = Producer(stage, step)
+        return VariableFacts(
+            run.document, _variables(run.measured), sources, tuple(artifacts), tuple(self._of_stage(run)),
+            producers, weak=self._weak(run),
+        )  # fmt: skip
+
+    def _weak(self, run: NotebookRun) -> list[str]:
+        """What is there and too weak: the model, if it missed a threshold on the hold-out."""
+        missed = [text for text, met in run.state.ledger.locked.items() if not met]
+        on_holdout = any(text.startswith("test_performance") for text in missed)
+        return ["final_model"] if on_holdout and "final_model" in run.document.variables else []
+
+    def step_to_redo(self, run: NotebookRun) -> str | None:
+        """The step from which a plan begins that goes back or revises; None: code offers nothing else."""
+        gaps = find_gaps(self._variable_facts(run, ()))
+        critical = [gap for gap in gaps if gap.critical and gap.producer_stage == run.stage.stage_id]
+        return critical[0].producer_step if critical else None
+
+    # -- claims ---------------------------------------------------------------------------------------------
+
+    def claims_on_behavior(
+        self, run: NotebookRun, claimed: BehaviorReflection, facts: Facts
+    ) -> dict[str, Any]:
+        """A T5 held against the measurement."""
+        from detent.flows.notebook.state.decisions import Limits, decide
+
+        limits = Limits(
+            self._settings.max_retries, self._settings.max_behaviors, self._settings.max_backtracks
+        )
+        truth = self.behavior_reflection(run, facts, decide(run.state, facts, limits))
+        values = variables_of(run.measured, artifacts_to_measure(run))
+        return _report(compare_behavior(claimed, truth, facts.behavior.criteria, values))
+
+    def claims_on_stage(self, run: NotebookRun, claimed: StageReflection, facts: Facts) -> dict[str, Any]:
+        """A T6 held against the measurement."""
+        from detent.flows.notebook.state.decisions import Limits, decide
+
+        limits = Limits(
+            self._settings.max_retries, self._settings.max_behaviors, self._settings.max_backtracks
+        )
+        truth = self.stage_reflection(run, facts, decide(run.state, facts, limits))
+        required = ("user_problem", "user_submit_files", *future_uses(run.document))
+        return _report(compare_stage(claimed, truth, run.document.variables, required))
+
+    def check_after(self, run: NotebookRun, facts: Facts) -> dict[str, Any] | None:
+        """What must hold again after the cells of the current attempt."""
+        cells = [cell for cell in run.cells if cell.attempt == run.attempt]
+        passed = [criterion.text for criterion in facts.behavior.criteria if criterion.passed]
+        produced = set(facts.behavior.produced)
+        variables = {
+            name: info for name, info in (run.measured.get("variables") or {}).items() if name in produced
+        }  # fmt: skip
+        return check_of(cells, passed, variables, [name for name in produced if is_file(name)])
+
+    # -- in short -------------------------------------------------------------------------------------------
+
+    def attempt_line(self, run: NotebookRun, facts: Facts) -> dict[str, Any]:
+        """How an attempt ended, and its rank among those of its behavior."""
+        complete = len(facts.behavior.produced)
+        passed = len(facts.behavior.criteria) - len(facts.behavior.failed)
+        return {
+            "attempt": run.attempt, "behavior": run.behavior.behavior_id, "iteration": run.iteration,
+            "raised": facts.raised, "complete": complete, "passed": passed,
+            "criteria": len(facts.behavior.criteria), "rank": [not facts.raised, complete, passed],
+        }  # fmt: skip
+
+    @staticmethod
+    def in_short(facts: Facts) -> str:
+        """The verdicts in a few words."""
+        verdict = facts.behavior if facts.behavior.artifacts else facts.stage
+        passed = len(verdict.criteria) - len(verdict.failed)
+        return (
+            f"{len(verdict.produced)}/{len(verdict.artifacts)} artifacts, "
+            f"{passed}/{len(verdict.criteria)} criteria"
+        )
+
+
+def _variables(measured: Mapping[str, Any]) -> dict[str, VariableInfo]:
+    """What is known of variables."""
+    found: dict[str, VariableInfo] = {}
+    for name, facts in (measured.get("variables") or {}).items():
+        shape = facts.get("shape")
+        found[name] = VariableInfo(**{**facts, "shape": None if shape is None else tuple(shape)})
+    return found
+
+
+def _files(measured: Mapping[str, Any]) -> dict[str, FileInfo]:
+    return {
+        name: FileInfo(bool(facts["exists"]), int(facts["size"]), is_folder=name.endswith("/"))
+        for name, facts in (measured.get("files") or {}).items()
+    }
+
+
+def _assigned(run: NotebookRun, cells: Sequence[Cell]) -> set[str]:
+    """Names that executed cells have assigned, and files that they have written or that stand from before."""
+    names = {
+        name for cell in cells if cell.is_code and cell.status is not None
+        for name in assigned_names(cell.source)
+    }  # fmt: skip
+    attempts = {cell.attempt for cell in cells}
+    written = {
+        name for name, facts in (run.measured.get("files") or {}).items() if facts["written"]
+    }  # fmt: skip
+    earlier = attempts - {run.attempt if run.document.behaviors.current is not None else None, None}
+    standing = {
+        name for name in run.document.variables if is_file(name) and earlier
+    }  # fmt: skip
+    return names | written | standing
+
+
+def _since_step(run: NotebookRun) -> list[Cell]:
+    """The cells that count since the current step was entered."""
+    step = run.step.step_id
+    return [cell for cell in run.live if cell.step == step and cell.behavior is not None]
+
+
+def _distinct(criteria: Sequence[Criterion]) -> list[Criterion]:
+    """Criteria of different syntax; a locked one stands for an equal one that is not."""
+    trees: dict[str, Criterion] = {}
+    for criterion in criteria:
+        if criterion.tree not in trees or criterion.locked:
+            trees[criterion.tree] = criterion
+    return list(trees.values())
+
+
+def _figure(run: NotebookRun, name: str, what: str) -> str:
+    value = run.document.variables.get(name)
+    if not isinstance(value, Mapping):
+        return ""
+    shown = [f"{key} {figure:.4g}" for key, figure in value.items() if isinstance(figure, int | float)]
+    return f"{what}: {', '.join(shown[:3])}" if shown else ""
+
+
+def _report(report: Any) -> dict[str, Any]:
+    """A comparison of claims as the log holds it."""
+    return {
+        "claims": report.claims,
+        "mismatches": [mismatch._asdict() for mismatch in report.mismatches],
+        "unmatched": list(report.unmatched),
+    }

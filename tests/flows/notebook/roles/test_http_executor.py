@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from detent.flows.notebook.payloads.plain import to_plain
 from detent.flows.notebook.payloads.reading import read_payload
 from detent.flows.notebook.payloads.shape import sample
 from detent.flows.notebook.roles.http_executor import PATHS, HttpRoleExecutor, make, request_of
+from detent.flows.notebook.roles.request import rendered
 from detent.kernel.errors import ConfigurationError
 from tests.adapters.models.server import Server, answer, drop, raw, stall, stream
 from tests.flows.notebook.payloads.test_json_actions import ACTIONS, ITEMS, JSON_LINES, XML
@@ -24,12 +24,16 @@ from tests.flows.notebook.payloads.test_json_actions import ACTIONS, ITEMS, JSON
 STATE = {"variables": {"user_problem": "RMSE < 25000"}, "FSM": {"state": "BEHAVIOR_RUNNING"}}
 OBSERVATION = {"location": {"current": {"stage_id": "a", "step_id": "b"}}}
 NOTEBOOK = "[ab12cd34 code]\nx = 1\n\nSTATE\n{}\n\nMESSAGES\nnot this\n"
-PROMPT = (
-    f"ROLE\naction_generator\n\nOBSERVATION\n{json.dumps(OBSERVATION, indent=1)}\n\n"
-    f"STATE\n{json.dumps(STATE, indent=1)}\n\nNOTEBOOK\n{NOTEBOOK}\n\n"
-    f"BEHAVIOR_FEEDBACK\n{json.dumps({'actions_executed': 2}, indent=1)}\n\n"
-    f"MESSAGES\n{json.dumps(['from pcs'])}"
-)
+REQUEST = {
+    "role": "action_generator",
+    "observation": OBSERVATION,
+    "state": STATE,
+    "notebook": NOTEBOOK,
+    "behavior_feedback": {"actions_executed": 2},
+    "messages": ["from pcs"],
+}
+PROMPT = rendered(REQUEST)
+"""As the roles of the flow show it."""
 
 
 def request(step: str = "notebook/action_generator", *messages: Message, on_event=None) -> ReplyRequest:
@@ -61,16 +65,7 @@ async def test_the_body_has_the_state_the_notebook_and_what_went_wrong_before():
     async with Server(raw(XML.encode())) as server:
         await text_of(server)
     body = server.asked[0].body
-    assert body == {
-        "role": "action_generator",
-        "observation": OBSERVATION,
-        "state": STATE,
-        "notebook": NOTEBOOK,
-        "behavior_feedback": {"actions_executed": 2},
-        "messages": ["from pcs"],
-        "instructions": "Write actions.",
-        "options": {"stream": False},
-    }
+    assert body == {**REQUEST, "instructions": "Write actions.", "options": {"stream": False}}
     assert server.asked[0].headers["content-type"] == "application/json"
 
 
@@ -221,6 +216,6 @@ def test_requests_of_other_forms():
     assert request_of('{"observation": 1}') == {"observation": 1}
     assert request_of("[1]") == {"prompt": "[1]"}
     assert request_of("ROLE\nx\n\nNOTEBOOK\n") == {"prompt": "ROLE\nx\n\nNOTEBOOK\n"}
-    plain = PROMPT.partition("\n\nBEHAVIOR_FEEDBACK")[0]
-    assert request_of(plain)["notebook"] == NOTEBOOK
-    assert "messages" not in request_of(plain)
+    for kept in (4, 5, 6):
+        request = dict(list(REQUEST.items())[:kept])
+        assert request_of(rendered(request)) == request

@@ -137,6 +137,12 @@ class Plug:
         module, _, name = target.partition(":")
         return getattr(import_module(module), name)
 
+    async def purge(
+        self, settings: Settings, store: Store, run_id: str | None, before: float | None
+    ) -> Purged:
+        """Delete the files it keeps for a run, or for runs that ended before a time."""
+        return Purged()
+
     def eval_suite(self) -> EvalSuite | None:
         """How its runs are judged; None if no suite exists."""
         from detent.evals.suite import EvalSuite
@@ -192,11 +198,8 @@ class Kind(Plug):
         """
         return False
 
-    async def purge(
-        self, settings: Settings, store: Store, run_id: str | None, before: float | None
-    ) -> Purged:
-        """Delete the files it keeps for a run, or for runs that ended before a time."""
-        return Purged()
+    async def deliver(self, engine: Engine, run: Run) -> None:
+        """Write what a run has made where its user wants it; called when a command stops driving the run."""
 
 
 class Checked(NamedTuple):

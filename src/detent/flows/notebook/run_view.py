@@ -49,6 +49,10 @@ class RunOptions:
     verify: bool = True
     profile: str = "compact"
     title: str = ""
+    out: str | None = None
+    """Where the notebook is written; None: nowhere unless somebody asks."""
+    trace: str | None = None
+    """The folder that every transition is written to as the run goes."""
 
 
 class NotebookRun:

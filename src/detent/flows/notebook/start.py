@@ -36,6 +36,7 @@ class Beginning:
     target: str | None = None
     split: str | None = None
     keep: tuple[str, ...] = ()
+    test_size: float = 0.2
     options: RunOptions = field(default_factory=RunOptions)
 
 
@@ -57,7 +58,7 @@ def read(beginning: Beginning) -> ProblemReading:
         raise ConfigurationError(f"Two files are named {', '.join(sorted(doubled))}; rename one.")
     return read_problem(
         beginning.problem, list(beginning.files), target=beginning.target, split=beginning.split,
-        keep=beginning.keep,
+        keep=beginning.keep, test_size=beginning.test_size,
     )  # fmt: skip
 
 

@@ -154,6 +154,15 @@ class KernelSession:
         self._write_position(cell.id)
         result = await self.kernel.execute(cell.code, cell_id=cell.id, timeout=timeout)
         self._executed.append(cell.id)
+        logger.info(
+            "notebook.cell_completed", cell=cell.id, status=result.status, ms=round(result.duration_ms),
+            error=(result.error or "").partition(":")[0] or None,
+        )  # fmt: skip
+        if logger.wants(logger.DEBUG):
+            texts = [text for output in result.outputs if (text := _text_of(asdict(output)))]
+            logger.debug(
+                "notebook.cell_text", cell=cell.id, source=cell.code, output="".join(texts)[:LONGEST_TEXT]
+            )
         if result.status in ("ok", "error", "timeout", "interrupted") and self.kernel.is_alive():
             self._write_position(None)
         return result
@@ -226,6 +235,9 @@ class KernelSession:
         )
         probes = await self.kernel.evaluate(dict(spec.probes), timeout=self.options.cell_timeout)
         written = self._written()
+        for number, text in enumerate(spec.criteria):
+            passed = criteria[str(number)].error is None and criteria[str(number)].truth
+            logger.info("notebook.criterion_measured", criterion=text, passed=passed)
         return {
             "variables": {name: to_plain(asdict(info)) for name, info in found.items()},
             "files": {path: self._file(path, written) for path in paths},

@@ -178,7 +178,7 @@ class MeasuredFacts:
                     run.step.step_id,
                     run.reading,
                     run.options.profile,
-                    stability=self._settings.stability_threshold,
+                    stability=self._settings.stability,
                 )
             )
         return list(dict.fromkeys(criterion.text for criterion in self._of_stage(run)))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from detent.engine import logger
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
 from detent.flows.notebook.cells import ACCEPTED, CELLS, SUPERSEDED, Cell, cell_id, live_cells
@@ -50,6 +51,11 @@ def moved(
         added.setdefault(name, []).extend(items)
     if cells:
         added.setdefault(CELLS, []).extend(cell.to_plain() for cell in cells)
+    place = after.document.location
+    facts_of_move = {"row": decision.row, "stage": place.stage_id, "step": place.step_id}
+    logger.info("notebook.transition", event_name=decision.event.value, to=decision.to.value, **facts_of_move)
+    if decision.row == "5d":
+        logger.info("notebook.escalated", behavior=run.document.location.behavior_id, **facts_of_move)
     record = transition_record(run.state, after, decision, facts)
     added.setdefault(METRICS, []).append(record)
     if log:
@@ -95,7 +101,10 @@ def logged(ctx: StepContext, role: str, answer: RoleAnswer, **more: Any) -> dict
     line: dict[str, Any] = {
         "role": role, "event": more.pop("event", ""), "payload": ctx.keep(canonical(answer.payload)),
     }  # fmt: skip
+    for mismatch in (more.get("claims") or {}).get("mismatches", ()):
+        logger.info("notebook.claim_mismatch", role=role, **mismatch)
     if answer.repairs:
+        logger.info("notebook.payload_repaired", role=role, repairs=list(answer.repairs))
         line |= {"repairs": list(answer.repairs), "raw": ctx.keep(answer.raw)}
     if answer.flags:
         line["flags"] = list(answer.flags)

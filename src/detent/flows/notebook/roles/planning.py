@@ -23,7 +23,7 @@ class Planning:
     """Handlers and conclusions of the planners."""
 
     def __init__(self, settings: NotebookSettings, reflection: Reflection) -> None:
-        self._stability = settings.stability_threshold
+        self._stability = settings.stability
         self._reflection = reflection
 
     # -- stages ---------------------------------------------------------------------------------------------

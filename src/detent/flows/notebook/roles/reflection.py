@@ -38,7 +38,7 @@ class Reflection:
     def __init__(self, settings: NotebookSettings, facts: MeasuredFacts) -> None:
         self._settings = settings
         self._facts = facts
-        self._stability = settings.stability_threshold
+        self._stability = settings.stability
         self._limits = Limits(settings.max_retries, settings.max_behaviors, settings.max_backtracks)
 
     # -- a behavior -----------------------------------------------------------------------------------------

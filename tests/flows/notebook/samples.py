@@ -134,8 +134,9 @@ class Request:
 
 def section(prompt: str, name: str) -> Any:
     """A part of a prompt, read as JSON."""
-    text = prompt[re.search(rf"^{name}\n", prompt, re.M).end() :]
-    return json.JSONDecoder().raw_decode(text)[0]
+    heading = re.search(rf"^{name}\n", prompt, re.M)
+    assert heading is not None, f"the prompt has no part {name}"
+    return json.JSONDecoder().raw_decode(prompt[heading.end() :])[0]
 
 
 class Model:

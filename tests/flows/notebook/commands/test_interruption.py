@@ -38,7 +38,7 @@ def until(file: Path, program: subprocess.Popen[str]) -> None:
 def test_ctrl_c_in_a_cell_closes_the_kernel_and_leaves_a_run_that_goes_on(project: Project):
     (project.folder / "detent.yaml").write_text(SETTINGS)
     answer = f"<actions><add-text>A look.</add-text><add-code2run>{CELL}</add-code2run></actions>"
-    (project.folder / "script.yaml").write_text(json.dumps({"*": [answer] * 3}))
+    (project.folder / "script.yaml").write_text(json.dumps({"*": [{"text": answer}] * 3}))
     command = [sys.executable, "-m", "detent", "run", "notebook", "--problem", PROBLEM]
     work = project.folder / ".detent/notebooks/held"
     with subprocess.Popen(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -77,6 +76,8 @@ class TestRunning:
             assert (trace / "log" / f"{name}.log").exists()
         last = json.loads((trace / "states" / f"{states[-1]}.json").read_text())
         assert last["state"]["FSM"]["state"] == "STEP_COMPLETED"
+        (printed,) = last["state"]["effects"]["current"]  # N-58: a text for each output
+        assert "60" in printed
 
     def test_the_notebook_so_far_is_delivered_and_says_that_it_is_unfinished(self, here):
         notebook = nbformat.read(here.folder / "res.ipynb", as_version=4)

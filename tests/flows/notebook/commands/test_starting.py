@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.flows.notebook.commands.conftest import PROBLEM, Project
+from tests.flows.notebook.commands.conftest import PROBLEM
 
 BLOCKED = """
 import sys

@@ -10,7 +10,7 @@ from detent.engine.journal_reader import read
 from detent.flows.notebook.run_view import LOG, NotebookRun
 from detent.flows.notebook.state.document import MachinePosition, StateDocument
 from detent.flows.notebook.state.machine import NotebookEvent, NotebookState
-from detent.flows.notebook.state.state_json import write_state
+from detent.flows.notebook.state.state_json import export_state
 from detent.kernel.entries import Ended, Entry, Moved
 from detent.kernel.run import Run
 from detent.kernel.status import Status
@@ -71,7 +71,7 @@ class TransitionReader:
         before, body = self._before, entry.body
         if before is None:
             self._before = START
-            return Transition(0, START, write_state(position(run)), START, START, (), {}, entry.at)
+            return Transition(0, START, export_state(position(run)), START, START, (), {}, entry.at)
         if not isinstance(body, Moved | Ended):
             return None
         document = position(run)
@@ -85,7 +85,7 @@ class TransitionReader:
         event = document.fsm.last_transition
         detail = body.detail if isinstance(body, Moved) and body.detail else {}
         return Transition(
-            self._number, to if event is None else event.value, write_state(document), before, to, lines,
+            self._number, to if event is None else event.value, export_state(document), before, to, lines,
             detail, entry.at, str(body.reason or ""),
         )  # fmt: skip
 

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 import pandas as pd
 import pytest
 
+from detent.flows.notebook.measuring.code_check import check_cells, holdout_uses
 from detent.flows.notebook.recipes.data_catalogue import RECIPES
 from detent.flows.notebook.recipes.recipe import Kitchen
 from tests.flows.notebook.recipes import tables
@@ -18,8 +19,8 @@ HAS_SCRIPT = find_spec("detent.flows.notebook.recipes.predict_script") is not No
 WRITTEN = [step for step in RECIPES if HAS_SCRIPT or step != "stakeholder_guidance"]
 """The script of `stakeholder_guidance` is written with stage 5."""
 PUBLIC = {
-    "hashlib", "importlib", "joblib", "matplotlib", "numpy", "pandas", "pathlib", "platform", "re",
-    "sklearn", "warnings",
+    "hashlib", "joblib", "lightgbm", "matplotlib", "numpy", "pandas", "pathlib", "platform", "re", "sklearn",
+    "warnings", "xgboost",
 }  # fmt: skip
 
 
@@ -86,6 +87,19 @@ class TestEachRecipe:
     def test_lines_are_short_enough_to_read(self, step, kitchen):
         recipe = RECIPES[step](kitchen)
         assert max(map(len, recipe.code.splitlines())) <= 120
+
+
+class TestTogether:
+    def test_what_agents_are_refused_the_recipes_do_not_do_either(self, kitchen):
+        """Part of N-71, N-85: no unseeded call, no unknown name, nothing that the policy forbids."""
+        for iteration in (1, 2, 3):
+            sources = [RECIPES[step](replace(kitchen, iteration=iteration)).code for step in WRITTEN]
+            later = ["X_train", "cv_metrics"]  # of stage 5
+            assert check_cells(sources, known=later) == ()
+
+    def test_stages_1_to_4_know_nothing_of_the_hold_out(self, kitchen):
+        for step in BEFORE_MODELS:
+            assert list(holdout_uses(RECIPES[step](kitchen).code)) == []
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ def often(values):
 
 def panels(count, across=3, width=3.7, height=3.0):
     """A figure with so many panels, and the panels in order."""
-    across = max(1, min(across, count))
+    across = 2 if count == 4 else max(1, min(across, count))
     down = -(-count // across)
     size = (max(across * width, 6.5), max(down * height, 2.2))
     figure, axes = plt.subplots(down, across, figsize=size, squeeze=False, layout="constrained")

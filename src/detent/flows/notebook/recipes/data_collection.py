@@ -53,7 +53,6 @@ def _packages(reading: ProblemReading) -> list[str]:
 _IMPORTS = r"""
 # This notebook needs the packages <<NEEDS>>.
 import hashlib
-import importlib.util
 import platform
 import re
 import warnings

@@ -62,7 +62,6 @@ def column_groups(table, left_out=()):
 
 _IMPORTS = (
     "import hashlib",
-    "import importlib.util",
     "import platform",
     "import re",
     "import warnings",

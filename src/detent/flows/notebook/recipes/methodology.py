@@ -110,7 +110,7 @@ kinds["text"], kinds["categorical"] = (
 )  # prose as categories: fewer parts
 """
 
-_PROPOSAL = r"""
+_PROPOSAL = r'''
 candidate_features = <<FEATURES>>
 kinds = column_groups(df_typed[candidate_features])
 <<CAUTIOUS>>
@@ -130,22 +130,33 @@ feature_engineering_strategy = {
 }
 
 <<CANDIDATES>>
-for package, name in (("lightgbm", "LightGBM"), ("xgboost", "XGBoost")):
-    if importlib.util.find_spec(package):
-        model_method_candidates.append(
-            {
-                "name": name,
-                "family": "boosted trees",
-                "why": f"the package {package} is installed here",
-            }
-        )
-        break
+
+
+def installed_boosting_library():
+    """A library made for boosting, if one is installed here."""
+    try:
+        import lightgbm
+    except ImportError:
+        pass
+    else:
+        return "LightGBM"
+    try:
+        import xgboost
+    except ImportError:
+        return None
+    return "XGBoost"
+
+
+library = installed_boosting_library()
+if library:
+    why = "a library made for boosting, installed here"
+    model_method_candidates.append({"name": library, "family": "boosted trees", "why": why})
 
 for kind in ("numeric", "categorical", "datetime", "text"):
     print(f"{kind:>12}  {len(kinds[kind]):,} columns")
 print(f"{'log target':>12}  {feature_engineering_strategy['log_target']}")
 pd.DataFrame(model_method_candidates)
-"""
+'''
 
 _PROPOSAL_RESULT = r"""
 (

@@ -46,6 +46,9 @@ REQUEST = "request"
 FACTS = "facts"
 """Key of a role's inputs: what its checks know and an agent is not shown."""
 
+IDLE = "actions: there is no code, so nothing can be produced"
+"""The problem of a first round without code."""
+
 
 class RoleDialect(Dialect):
     """A role's payload as its answer."""
@@ -115,6 +118,8 @@ class RoleDialect(Dialect):
         read = self._payload(plan, answer, inputs, acts, cut=cut)
         assert isinstance(read.value, Actions)
         if not read.value.has_code:
+            if not acts:
+                raise OutputSchemaValidationError(plan.step.name, self.kind, [IDLE])
             return None
         args: dict[str, Any] = {"actions": to_plain(read.value)["actions"]}
         if read.repairs:
@@ -148,9 +153,7 @@ class RoleDialect(Dialect):
         else:
             read = self._payload(plan, answer, inputs, acts)
             if isinstance(read.value, Actions) and not acts:
-                raise OutputSchemaValidationError(
-                    plan.step.name, self.kind, ["actions: there is no code, so nothing can be produced"]
-                )
+                raise OutputSchemaValidationError(plan.step.name, self.kind, [IDLE])
             raw = answer if isinstance(answer, str) else ""
             plain = RoleAnswer.read(read, raw).to_plain()
         return Proposal(plain, plain=plain, given=plain)

@@ -401,11 +401,12 @@ class MeasuredFacts:
     def attempt_line(self, run: NotebookRun, facts: Facts) -> dict[str, Any]:
         """How an attempt ended, and its rank among those of its behavior."""
         complete = len(facts.behavior.produced)
+        there = sum(artifact.status != "missing" for artifact in facts.behavior.artifacts)
         passed = len(facts.behavior.criteria) - len(facts.behavior.failed)
         return {
             "attempt": run.attempt, "behavior": run.behavior.behavior_id, "iteration": run.iteration,
             "raised": facts.raised, "complete": complete, "passed": passed,
-            "criteria": len(facts.behavior.criteria), "rank": [not facts.raised, complete, passed],
+            "criteria": len(facts.behavior.criteria), "rank": [not facts.raised, there, complete, passed],
         }  # fmt: skip
 
     @staticmethod

@@ -84,14 +84,14 @@ class Generation:
         acts = [act for act in await ctx.acts() if act.effect.tool == ACTIONS and act.happened]
         cells: list[Cell] = []
         log: list[dict[str, Any]] = []
-        texts: list[str] = []
+        texts: list[tuple[str, ...]] = []
         traceback: list[str] = []
         raised = died = False
         measured: Mapping[str, Any] = {}
         for number, act in enumerate(acts, 1):
             cells += _cells_of(ctx, run, act, number)
             receipt = act.receipt
-            texts += [text for cell in receipt["cells"] for text in cell["texts"]]
+            texts += [tuple(cell["texts"]) for cell in receipt["cells"]]
             raised, died = raised or receipt["raised"], died or receipt["died"]
             measured = receipt["measured"] or measured
             traceback = [line for cell in receipt["cells"] for line in cell["traceback"]] or traceback
@@ -119,7 +119,7 @@ class Generation:
                 "by": "agent" if _by_agent(acts) else "handler",
                 "why": "there is no recipe for this step" if nothing else "",
             }},
-            last_output=texts[-1] if texts else None,
+            last_output=next(("".join(shown) for shown in reversed(texts) if shown), None),
             reason=f"{len(cells)} cells{', one raised' if raised else ''}",
         )  # fmt: skip
 

@@ -174,11 +174,17 @@ async def _run(
     from detent.cli.values import read_step_settings
     from detent.flows.notebook.commands.beginning import beginning_of, new_run_id
     from detent.flows.notebook.commands.libraries import require_libraries
+    from detent.flows.notebook.roles.role import ROLES
+    from detent.kernel.errors import ConfigurationError, nearest
 
     workspace = options.workspace()
-    workspace.settings = workspace.settings.over(
-        read_step_settings(mode, autonomy, example="action_generator", scope=f"{KIND.name}/")
-    )
+    performers = read_step_settings(mode, autonomy, example="action_generator", scope=f"{KIND.name}/")
+    for _, step, _ in performers:
+        if (name := step.removeprefix(f"{KIND.name}/")) not in ROLES:
+            raise ConfigurationError(
+                f"A notebook has no role '{name}'.{nearest(name, ROLES)} It has: {', '.join(ROLES)}."
+            )
+    workspace.settings = workspace.settings.over(performers)
     require_libraries()
     run_id = new_run_id(request.run_id)
     beginning = beginning_of(workspace, request, run_id)

@@ -1,0 +1,210 @@
+"""The commands on one run that was stopped behind its first step. N-99, N-60, N-88, N-100."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any
+
+import nbformat
+import pytest
+
+from detent.engine.journal_reader import load
+from detent.flows.notebook.commands.block import block_lines
+from detent.flows.notebook.run_view import NotebookRun
+from detent.stores import SQLiteStore
+from tests.flows.notebook.commands.conftest import Answer, Project
+
+ID = "short/one"
+
+
+@pytest.fixture(scope="module")
+def started(module_project: Project) -> Answer:
+    """The run, as it was started: five transitions, then it was stopped."""
+    before = (module_project.folder / "houses.csv").read_bytes()
+    answer = module_project.notebook(
+        "--id", ID, "--out", "res.ipynb", "--trace", "trace", "--transitions", "5", "--json", "--no-report"
+    )
+    assert (module_project.folder / "houses.csv").read_bytes() == before
+    return answer
+
+
+@pytest.fixture
+def here(module_project: Project, started: Answer) -> Project:
+    """The project with the run in it."""
+    return module_project
+
+
+def run_of(project: Project) -> Any:
+    async def loaded() -> Any:
+        store = SQLiteStore(str(project.folder / ".detent" / "detent.db"))
+        await store.open()
+        try:
+            return await load(store, ID)
+        finally:
+            await store.close()
+
+    return asyncio.run(loaded())
+
+
+class TestRunning:
+    def test_a_run_that_stops_as_asked_is_well(self, started):
+        assert started.code == 0
+
+    def test_each_transition_is_an_object_and_the_result_is_the_last(self, started):
+        *moves, result = [json.loads(line) for line in started.out.splitlines()]
+        assert [(move["transition"], move["event"]) for move in moves] == [
+            (1, "START_WORKFLOW"), (2, "START_STEP"), (3, "START_BEHAVIOR"), (4, "COMPLETE_ACTION"),
+            (5, "TRANSITION_TO_COMPLETE_STEP"),
+        ]  # fmt: skip
+        assert result["state"] == moves[-1]["state"] == "STEP_COMPLETED"
+        assert (result["status"], result["target"], result["thresholds"]) == (
+            "running",
+            "price",
+            ["R2 > 0.2"],
+        )
+        assert moves[-1]["artifacts"][0] == 2
+
+    def test_the_trace_was_written_as_the_run_went(self, here):
+        trace = here.folder / "trace"
+        states = sorted(path.stem for path in (trace / "states").iterdir())
+        assert [name[:5] for name in states] == ["0000_", "0001_", "0002_", "0003_", "0004_", "0005_"]
+        assert states[0] == "0000_IDLE"
+        for name in states[1:]:
+            assert (trace / "payloads" / f"{name}.xml").read_text().startswith("<")
+            assert (trace / "log" / f"{name}.log").exists()
+        last = json.loads((trace / "states" / f"{states[-1]}.json").read_text())
+        assert last["state"]["FSM"]["state"] == "STEP_COMPLETED"
+        (printed,) = last["state"]["effects"]["current"]  # N-58: a text for each output
+        assert "60" in printed
+
+    def test_the_notebook_so_far_is_delivered_and_says_that_it_is_unfinished(self, here):
+        notebook = nbformat.read(here.folder / "res.ipynb", as_version=4)
+        nbformat.validate(notebook)
+        assert "Not finished" in notebook.cells[0].source
+        assert any(cell.cell_type == "code" and cell.outputs for cell in notebook.cells)
+        assert "Not finished" in (here.folder / "res_files" / "notebook.html").read_text()
+
+    def test_its_work_folder_is_named_after_it(self, here):
+        assert [path.name for path in (here.folder / ".detent/notebooks").iterdir()] == ["short%2Fone"]
+
+    def test_an_id_is_taken_once_and_the_first_run_keeps_its_files(self, here):
+        assets = here.folder / ".detent/notebooks/short%2Fone/assets/houses.csv"
+        before = assets.stat().st_mtime_ns
+        assert here.notebook("--id", ID).code == 2
+        assert assets.stat().st_mtime_ns == before
+
+
+class TestLooking:
+    def test_it_is_listed(self, here):
+        listed = here.detent("notebook", "list", "--json").json["runs"]
+        assert [row["id"] for row in listed] == [ID]
+        assert here.detent("runs", "--flow", "notebook", "--json").json["runs"] == listed
+
+    @pytest.mark.parametrize("name", ["show", "status"])
+    def test_it_is_shown_with_bars_counts_and_where_it_stands(self, here, name):
+        shown = here.detent("notebook", name, "short")
+        assert shown.code == 0
+        assert "STEP_COMPLETED" in shown.out
+        assert "data_collection_inventory" in shown.out
+        assert re.search(r"stages +░+ +0/7 +artifacts 2/6", shown.out)
+
+    def test_a_transition_is_shown_with_its_payload_and_the_state_after_it(self, here):
+        shown = here.detent("notebook", "show", ID, "--transition", "3").json
+        assert shown["transition"] == "START_BEHAVIOR"
+        assert next(iter(shown["payloads"].values())).startswith("<behavior")
+        assert shown["state"]["state"]["FSM"]["state"] == "BEHAVIOR_RUNNING"
+        assert here.detent("notebook", "show", ID, "--transition", "99").code == 2
+
+    def test_a_cell_is_shown_with_its_outputs(self, here):
+        notebook = nbformat.read(here.folder / "res.ipynb", as_version=4)
+        cell = next(cell for cell in notebook.cells if cell.cell_type == "code")
+        shown = here.detent("notebook", "show", ID, "--cell", cell.id).json
+        assert (shown["source"], len(shown["outputs"])) == (cell.source, len(cell.outputs))
+        assert here.detent("notebook", "show", ID, "--cell", "nonesuch").code == 2
+
+    def test_claims_are_shown_beside_the_measurement(self, here):
+        (claim,) = here.detent("notebook", "show", ID, "--claims").json
+        assert claim["role"] == "behavior_reflector"
+        assert claim["mismatches"] == []
+
+    def test_the_block_of_a_terminal_fits_its_width(self, here):
+        run = run_of(here)
+        wide = "\n".join(block_lines(NotebookRun(run.data), run.id, "cell 1", 200))
+        for words in (
+            "STAGE 1/7",
+            "STEP_COMPLETED",
+            "artifacts 2/6",
+            "criteria 1/1 (first try 100%)",
+            "▸ data_",
+        ):
+            assert words in wide
+        assert all(len(line) <= 40 for line in block_lines(NotebookRun(run.data), run.id, "", 40))
+
+
+class TestWritingAgain:
+    def test_every_format_is_written_from_the_journal_and_equal_each_time(self, here, tmp_path):
+        for name in ("a", "b"):
+            assert (
+                here.detent("notebook", "export", ID, "--format", "all", "-o", str(tmp_path / name)).code == 0
+            )
+        files = sorted(
+            path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*") if path.is_file()
+        )
+        assert {"notebook.ipynb", "notebook.html", "notebook.md"} <= {str(file) for file in files}
+        for file in files:
+            assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
+
+    def test_the_exported_trace_is_the_one_that_was_written_meanwhile(self, here, tmp_path):
+        assert here.detent("notebook", "export", ID, "--format", "json", "-o", str(tmp_path)).code == 0
+        for file in tmp_path.rglob("*"):
+            if file.is_file() and file.name[:4] <= "0005":
+                assert file.read_bytes() == (here.folder / "trace" / file.relative_to(tmp_path)).read_bytes()
+
+    def test_an_unknown_format_and_a_place_that_is_none_are_refused(self, here, tmp_path):
+        assert here.detent("notebook", "export", ID, "--format", "pdf").code == 2
+        (tmp_path / "file").touch()
+        assert here.detent("notebook", "export", ID, "-o", str(tmp_path / "file")).code == 2
+
+
+class TestExecutingAgain:
+    def test_it_executes_equally_again_until_its_data_differ(self, here):
+        assert here.detent("notebook", "verify", ID, "--json").json["passed"] is True
+        data = here.folder / ".detent/notebooks/short%2Fone/assets/houses.csv"
+        kept = data.read_bytes()
+        data.write_bytes(kept.replace(b"\n1,", b"\n99,", 1))
+        try:
+            again = here.detent("notebook", "verify", ID, "--json")
+        finally:
+            data.write_bytes(kept)
+        assert (again.code, again.json["passed"]) == (1, False)
+
+
+def test_a_run_is_resumed_cancelled_and_purged(project: Project):
+    one = ("notebook", "show", "one")
+    assert (
+        project.notebook("--id", "one", "--out", "one.ipynb", "--trace", "trace", "--transitions", "1").code
+        == 0
+    )
+
+    resumed = project.detent("notebook", "resume", "one", "--until", "BEHAVIOR_RUNNING")
+    assert resumed.code == 0
+    assert "BEHAVIOR_RUNNING" in resumed.out
+    states = sorted(path.name for path in (project.folder / "trace/states").iterdir())
+    assert states[-1] == "0003_START_BEHAVIOR.json"
+    assert project.detent(*one, "--json").json["state"] == "BEHAVIOR_RUNNING"
+
+    work = project.folder / ".detent/notebooks/one"
+    assert project.detent("purge", "one", "--json").json["files"] == 0
+    assert work.is_dir()
+
+    assert project.detent("cancel", "one", "-q").code == 0
+    assert "cancelled" in (project.folder / "one.ipynb").read_text()
+    assert project.detent(*one, "--json").json["state"] == "CANCELLED"
+    last = project.detent(*one, "--transition", "4").json
+    assert (last["transition"], last["to"]) == ("CANCEL", "CANCELLED")
+
+    assert project.detent("purge", "one", "--json").json["files"] > 0
+    assert not work.exists()
+    assert (project.folder / "one.ipynb").exists()

@@ -19,8 +19,9 @@ from detent.flows.coding.reply_text import enclosed_parts
 from detent.flows.coding.request_data import Message, RequestData
 from detent.flows.coding.response_state import AgentState
 from detent.flows.coding.settings import CodingSettings
-from detent.flows.coding.summary import edited_tests, incomplete_summary
+from detent.flows.coding.summary import incomplete_summary
 from detent.flows.coding.task_completion import Completion, JudgedReply, judge_reply, own_text
+from detent.flows.coding.test_files import is_test_file
 from detent.kernel.plain import LONGEST_KEPT
 from detent.kernel.status import Status
 
@@ -174,7 +175,8 @@ class Respond:
             ]
             added = added_results(data.prompt, results)
             text = f"{text}\n\n{added}".strip() if added else text
-        edited = edited_tests(data.files_changed) if checked.state == "passed" else []
+        changed = [*filter(is_test_file, data.files_changed), *data.tests_changed]
+        edited = list(dict.fromkeys(changed)) if checked.state == "passed" else []
         changes: dict[str, Any] = {
             "counters": counters, "outcome": "completed", "outcome_reason": None, "checked": checked.state,
             "completion": completion._asdict(), "text": self._kept(ctx, text), "summary": summary,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatch
-from pathlib import PurePosixPath
 from typing import Any
 
 from detent.flows.coding.request_data import RequestData
@@ -23,17 +21,6 @@ REASONS = {
     "context_full": "the conversation is too long for the model; a new request may go on",
 }
 WAYS_ON = 'Ways on: say "continue", narrow the task, or stop here.'
-TESTS = (
-    "tests/*",
-    "*/tests/*",
-    "test_*",
-    "*/test_*",
-    "*_test.*",
-    "*.test.*",
-    "*.spec.*",
-    "conftest.py",
-    "*/conftest.py",
-)
 
 
 def incomplete_summary(reason: str, data: RequestData, results: Sequence[Mapping[str, Any]]) -> str:
@@ -61,11 +48,3 @@ def incomplete_summary(reason: str, data: RequestData, results: Sequence[Mapping
     if not changed and not commands:
         lines.append("Nothing was changed.")
     return "\n".join([*lines, WAYS_ON])
-
-
-def edited_tests(files: Sequence[str]) -> list[str]:
-    """Changed files that look like tests: a check they take part in proves less."""
-    return [
-        file for file in files
-        if any(fnmatch(file, pattern) or fnmatch(PurePosixPath(file).name, pattern) for pattern in TESTS)
-    ]  # fmt: skip

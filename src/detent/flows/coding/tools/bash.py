@@ -10,7 +10,7 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ GRACE = 5.0
 SETTLING = 60.0
 """Seconds beyond its own limit in which a command must have been started, ended and recorded."""
 MOST_NAMED = 20
-"""Files of tests that a receipt names."""
+"""Files that a receipt names."""
 SHELLS = ("bash", "sh")
 
 
@@ -85,6 +85,8 @@ class Bash:
             await call.begun(pid=pid, started=process["born"], host=process["host"])
 
         tests = await self._tests(space.root) if watch else {}
+        guarded = self._settings.guarded
+        hashes = await in_thread(guarded.digests)
         began = time.monotonic()
         left, stopped = False, ""
         try:
@@ -99,7 +101,11 @@ class Bash:
                 raise asyncio.CancelledError from None
         except ToolError as error:
             raise ToolError("failed", error.message) from None
+        finally:
+            configures = await in_thread(guarded.compare, hashes, f"a command of run {call.run_id}")
         receipt = _receipt(ran, left, stopped, timeout)
+        if configures:
+            receipt["content"] = with_notes(receipt["content"], [_untrusted(configures)])
         receipt["seconds"] = round(time.monotonic() - began, 3)
         if watch and (edited := changed(tests, await self._tests(space.root))):
             receipt["tests_changed"] = edited[:MOST_NAMED]
@@ -125,6 +131,11 @@ class Bash:
         names = {*NAMED, *self._settings.pass_env}
         passed = {name: value for name, value in environ.items() if name in names or name.startswith(LOCALE)}
         return {"PATH": os.defpath, **passed}
+
+
+def _untrusted(files: Sequence[str]) -> str:
+    names = ", ".join(files[:MOST_NAMED])
+    return f"It has changed what configures Detent ({names}), so a person has to trust the project again."
 
 
 def _check(command: str, env: Mapping[str, str], timeout: float) -> None:

@@ -52,10 +52,13 @@ _BROKEN = re.compile(
     rf'"(?:{"|".join(ARGUMENTS)})"\s*:\s*'
 )
 _TAG = re.compile(
-    r"(?<!`)<(?P<closing>/?)(?P<name>think(?=[ \t]*>)|tool_output(?=[ \t>]))[^<>\n]*>", re.IGNORECASE
+    r"(?<!`)<(?P<closing>/?)(?P<name>think(?:ing)?(?=[ \t]*>)|tool_output(?=[ \t>]))[^<>\n]*>", re.IGNORECASE
 )
 """A tag around what is not the model's own words; between backticks it is spoken of."""
-_CLOSING = {name: re.compile(rf"</{name}[ \t]*>", re.IGNORECASE) for name in ("think", "tool_output")}
+_CLOSING = {
+    name: re.compile(rf"</{end}[ \t]*>", re.IGNORECASE)
+    for name, end in (("think", "think(?:ing)?"), ("tool_output", "tool_output"))
+}
 _JSON = json.JSONDecoder(strict=False)
 """Not strict: models write line breaks into texts."""
 
@@ -185,7 +188,7 @@ class _Reader:
 
     def _behind(self, tag: re.Match[str]) -> int:
         """The end of what a tag sets apart from the model's own words."""
-        name, end = tag["name"].lower(), tag.end()
+        name, end = tag["name"].lower().removesuffix("ing"), tag.end()
         if not tag["closing"]:
             closing = _CLOSING[name].search(self._text, end) if self._closes[name] else None
             self._closes[name] = closing is not None

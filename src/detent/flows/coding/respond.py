@@ -27,6 +27,8 @@ from detent.kernel.status import Status
 
 CHECK = "done_check"
 """The effect that runs the command of `done_when`."""
+CUT_OFF = ("length", "filter")
+"""Why a model stopped in the middle of a reply."""
 MOST_REFUSED = 3
 """Failed checks in a row, without a successful effect between, that end a request."""
 NEAR = 0.8
@@ -97,6 +99,8 @@ class Respond:
         judged = judge_reply(text, known_tools=self._known_tools)
         if judged.completion is None:
             return judged
+        if data.current.get("finish") in CUT_OFF:  # nobody knows what would have followed the marker
+            return judged._replace(completion=None, refused="the reply was cut off")
         # Only a marker that would count is held against what tools have said: that takes reading it all.
         told = [await text_of(result.get("content"), ctx.kept) for result in data.results()]
         return judge_reply(text, known_tools=self._known_tools, tool_lines=told) if told else judged

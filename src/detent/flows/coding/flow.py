@@ -125,7 +125,7 @@ class CodingFlow(Flow):
                     by_contract=True,
                     stands_alone=True,
                     names_next=False,
-                    dialect=CodingDialect(settings, self.conversations, self._offered, skills),
+                    dialect=CodingDialect(settings, self.conversations, self._offered, skills, self.hide),
                     hints=StepConfig(timeout=settings.model_timeout_s, max_retries=settings.max_retries),
                 ),
             ),

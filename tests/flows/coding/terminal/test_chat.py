@@ -194,6 +194,8 @@ def test_ctrl_c_at_the_prompt_clears_the_line_and_leaves_the_second_time(folder:
     with _chat(folder) as chat:
         chat.keys("show a.p", "show a.p")
         chat.keys(CTRL_C, "once more", PROMPT)
+        chat.keys("list f", "list f")
+        chat.keys(CTRL_C, "once more", PROMPT)  # what was typed is cleared; that leaves nobody out
         chat.line("list files", "done (unchecked)", PROMPT)
         chat.keys(CTRL_C, "once more", PROMPT)
         chat.keys(CTRL_C)
@@ -216,6 +218,15 @@ def test_ctrl_c_in_a_single_request_ends_with_130_and_says_how_to_go_on(
         terminal.keys(CTRL_C)
         assert terminal.ended() == 130
         assert re.search(r"detent release \w+ yes", terminal.text)
+
+
+def test_ctrl_c_after_an_interrupted_request_clears_the_line_first(folder: Path, served: ModelServer) -> None:
+    with _chat(folder, "--model", "house") as chat:
+        chat.line("wait for it", "I begin.")
+        chat.keys(CTRL_C, INTERRUPTED, PROMPT)
+        chat.keys("abc", "abc")
+        chat.keys(CTRL_C, "once more", PROMPT)
+        chat.line("four", "The request before it is cancelled", "heard 4 characters", PROMPT)
 
 
 # -- pastes, sizes, colours ---------------------------------------------------------------------------------
@@ -311,21 +322,101 @@ def test_a_second_terminal_follows_live_and_its_prompt_is_refused(folder: Path, 
             refused = second.line("me too", "Following it")
             assert "The prompt was not taken." in refused
             served.gate.set()
-            second.until("turn 2/40", PROMPT)
+            second.until("turn 2/40", "it is done", PROMPT)
             first.until("turn 2/40", PROMPT)
             second.line("edit it", ASKED)
+            first.until("> edit it", "I edit.", "+x = 2", "It is asked there")
+            first.keys(CTRL_C, "Not followed any longer", PROMPT)
             waiting = first.line("and I", PROMPT)
             assert "waits for an answer" in waiting
             first.line("continue", ASKED)
             first.line("y", "it is done", PROMPT)
-            answered = second.line("always", "it is done")  # too late: it follows what the other has said
-            assert "was answered 'yes' by person" in answered
-            second.until("it is done", PROMPT)
+            second.until("It was answered elsewhere", "it is done", PROMPT)
             second.line("four", "heard 4", PROMPT)
+            first.until("> four", "heard 4", PROMPT)
             first.line("sixsix", "heard 6", PROMPT)
     prompts = [asked.prompt for asked in served.asked]
     assert "me too" not in prompts
     assert "and I" not in prompts
+
+
+def test_a_terminal_that_is_idle_shows_what_another_one_does(folder: Path, served: ModelServer) -> None:
+    with _chat(folder, "--model", "house", "--yes") as first:
+        first.line("hello", "heard 5", PROMPT)
+        with Terminal(folder, "chat", "--model", "house", "--resume", "last") as second:
+            second.until("heard 5", PROMPT)
+            first.line("edit it", "it is done", PROMPT)
+            shown = second.until("> edit it", "I edit.", "✓ update_file a.py", "it is done", PROMPT)
+            assert shown.count("I edit.") == 1
+            first.line("four", "heard 4", PROMPT)
+            second.until("> four", "heard 4", PROMPT)
+            second.line("sixsix", "heard 6", PROMPT)  # and the other way round
+            shown = first.until("> sixsix", "heard 6", PROMPT)
+            assert "> four" not in shown.partition("> sixsix")[2]
+            first.keys("half a pro", "half a pro")  # who types is not disturbed
+            second.line("seven77", "heard 7", PROMPT)
+            first.keys("mpt!", "mpt!")
+            assert "> seven77" not in first.text
+            first.keys("\x15")
+            first.line("", "> seven77", "heard 7", PROMPT)
+
+
+def test_a_terminal_that_joins_a_request_under_way_shows_what_it_has_done_and_its_reply_when_it_is_whole(
+    folder: Path, served: ModelServer
+) -> None:
+    served.rule = lambda asked: (
+        says("Now I read on.\nTUNACODE DONE: read", ending="waits")
+        if asked.turn
+        else says("I look first.\n", ("read_file", {"filepath": "a.py"}))
+    )
+    with _chat(folder, "--model", "house") as first:
+        first.line("go", "Now I read on.")
+        with Terminal(folder, "chat", "--model", "house", "--resume", "last") as second:
+            second.until("Following it", "> go", "I look first.", "✓ read_file a.py", "turn 2/40")
+            assert "Now I read on." not in second.text
+            served.gate.set()
+            second.until("Now I read on.", "done (unchecked): read", PROMPT)
+            first.until("done (unchecked): read", PROMPT)
+
+
+def test_a_terminal_that_follows_says_so_when_a_request_is_interrupted_and_shows_what_comes_then(
+    folder: Path, served: ModelServer
+) -> None:
+    with _chat(folder, "--model", "house") as first:
+        first.line("wait for it", "I begin.")
+        with Terminal(folder, "chat", "--model", "house", "--resume", "last") as second:
+            second.until("Following it", "> wait for it")
+            second.keys("typed mean")
+            first.keys(CTRL_C, INTERRUPTED, PROMPT)
+            shown = second.until(INTERRUPTED, "> typed mean")  # what was typed meanwhile is the next prompt's
+            assert '"continue" goes on with it here; another prompt cancels it.' in shown
+            second.keys("\x15")
+            first.line("edit it", "The request before it is cancelled", ASKED)
+            second.line("", "cancelled", "> edit it", "I edit.", "+x = 2", "It is asked there")
+            first.line("y", "it is done", PROMPT)
+            second.until("it is done", PROMPT)
+
+
+def test_a_question_that_is_answered_elsewhere_is_left_and_the_next_one_asked_here(
+    folder: Path, served: ModelServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edits = [("update_file", {"filepath": "a.py", "target": str(at), "patch": str(at + 1)}) for at in (1, 2)]
+    served.rule = lambda asked: (
+        says("I edit.\n", edits[asked.turn]) if asked.turn < 2 else says("TUNACODE DONE: both")
+    )
+    agent = "model: {provider: house}\ncoding: {sandbox: false, steps: {assistant: {mode: agent}}}\n"
+    (folder / "detent.yaml").write_text(agent + served.settings)
+    with _chat(folder) as chat:
+        chat.line("go", ASKED)
+        (row,) = _objects(capsys, "runs")["runs"]
+        command = [sys.executable, "-m", "detent", "release", row["id"], "yes"]
+        command += ["--hold", _objects(capsys, "show", row["id"])["holds"][0]["token"]]
+        done = subprocess.run(command, cwd=folder, check=False, capture_output=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        shown = chat.until("It was answered elsewhere", "+x = 3", ASKED)
+        assert "It is asked there" not in shown
+        chat.line("y", "both", PROMPT)
+        assert (folder / "a.py").read_text() == "x = 3\n"
 
 
 # -- what stays ---------------------------------------------------------------------------------------------

@@ -59,12 +59,18 @@ def _unfinished(result: CodingResult) -> str:
         case "incomplete":
             return f"{paint('not finished', 'red')}: {REASONS.get(why, why)}"
         case "budget_exhausted":
-            return f"{paint('not finished', 'magenta')}: the budget is used up{f' ({why})' if why else ''}"
+            return f"{paint('not finished', 'magenta')}: {_used_up(why)}"
         case "interrupted":
             return paint("interrupted", "yellow")
         case "waiting":
             return f"{paint('waiting', 'yellow')} for an answer"
     return f"{paint(result.outcome, 'red')}{f': {why}' if why else ''}"
+
+
+def _used_up(why: str) -> str:
+    """A used-up budget; `why` is such as "tokens budget used up"."""
+    limit = why.removesuffix(" budget used up")
+    return f"the budget of {limit} is used up" if limit not in ("", why) else "the budget is used up"
 
 
 def _figures(result: CodingResult) -> str:
@@ -106,10 +112,19 @@ class CodingKind(Kind):
         return True
 
 
-async def tell(workspace: Any, engine: Engine, run: Run, *, whole: bool = False, asked: bool = False) -> None:
+async def tell(
+    workspace: Any,
+    engine: Engine,
+    run: Run,
+    *,
+    whole: bool = False,
+    asked: bool = False,
+    go_on: str | None = None,
+) -> None:
     """Print how a request ended, or what it waits for and how it goes on.
 
     `whole`: its text too, which was not shown while it was written. `asked`: its question was just shown.
+    `go_on`: how one that was interrupted goes on, where no command is needed for it.
     """
     from detent.cli.output import say
     from detent.flows.coding.terminal.questions import commands_of, open_questions, question_lines
@@ -129,7 +144,8 @@ async def tell(workspace: Any, engine: Engine, run: Run, *, whole: bool = False,
         for line in commands_of(workspace, question):
             say(line)
     if result.outcome in ("interrupted", "budget_exhausted") and not workspace.forgets:
-        say(f"  {way_on(workspace, result)}")
+        own = go_on if result.outcome == "interrupted" else None
+        say(f"  {own or way_on(workspace, result)}")
 
 
 def added_text(result: CodingResult, run: Run) -> list[str]:

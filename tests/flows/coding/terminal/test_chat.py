@@ -120,6 +120,24 @@ def test_keys_pressed_before_a_question_answer_nothing(folder: Path, served: Mod
         assert not (folder / "ran").exists()
 
 
+def test_commands_at_a_question_are_no_answers_and_it_is_said_how_to_leave(
+    folder: Path, served: ModelServer
+) -> None:
+    with _chat(folder, "--model", "house") as chat:
+        shown = chat.line("edit it", ASKED)
+        assert "this tool in this very folder, until the program ends" in shown
+        for command in ("/help", "/quit", "/state"):
+            chat.line(command, "Ctrl-C leaves the question open", ASKED)
+        chat.line("y", "it is done", PROMPT)
+        chat.line("/allow", "Nothing is allowed without a question", PROMPT)
+        chat.line("run it", "exactly this, until the program ends", ASKED)
+        chat.line("a")
+        while not (folder / "begun").exists():
+            time.sleep(0.02)
+        chat.keys(CTRL_C, PROMPT)
+        chat.line("/allow", "always bash echo begun > begun", "(until this program ends)", PROMPT)
+
+
 # -- Ctrl-C -------------------------------------------------------------------------------------------------
 
 
@@ -236,8 +254,7 @@ def test_a_paste_of_many_lines_is_one_prompt(folder: Path, capsys: pytest.Captur
     lines = [f"line {number} of what was pasted" for number in range(10_000)]
     with _chat(folder) as chat:
         chat.paste("\n".join(lines), "line 9999")
-        chat.line("", "not finished")
-        chat.until(PROMPT)
+        chat.line("", "[10,000 lines]", "not finished", PROMPT)
         chat.paste("show a.py\nlist files", "list files")
         chat.line("", "2 tools")
     rows = _objects(capsys, "runs")["runs"]
@@ -459,7 +476,7 @@ def test_the_commands_of_a_conversation(folder: Path, capsys: pytest.CaptureFixt
         chat.line("/export out.json", "exists already", PROMPT)
         assert json.loads((folder / "out.json").read_text())["session_id"] == session
         assert (folder / "out.json").stat().st_mode & 0o777 == 0o600
-        chat.line("/stat", "Did you mean", PROMPT)
+        chat.line("/hlep", "Did you mean /help?", PROMPT)
         chat.line("/resume 2026-01-01_00-00-00_x_000000", "no session", PROMPT)
         assert f"Session {session}" in chat.line("/resume last", PROMPT)
         chat.line("/quit")
@@ -494,5 +511,14 @@ def test_a_pipe_gives_one_prompt_a_line_and_sees_no_prompt(
     assert re.search(r"detent release \w+ yes --hold confirm:", waiting.stdout)
     assert "waits for an answer" in waiting.stderr
     assert "done (" not in waiting.stdout
+    assert (
+        "2 lines of the input not taken, from this one on: show a.py"
+        in _piped(folder, "replace 2 with 3 in a.py\nshow a.py\nlist files\n").stderr
+    )
+    objects = [
+        json.loads(line) for line in _piped(folder, "/state\n/nonsense\n", "--json").stdout.splitlines()
+    ]
+    assert [item["command"] for item in objects] == ["/state", "/nonsense"]
+    assert any("workspace" in line for line in objects[0]["lines"])
     lines = _piped(folder, "show a.py\n", "--json").stdout.splitlines()
     assert json.loads(lines[-1])["outcome"] == "completed"

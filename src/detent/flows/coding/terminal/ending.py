@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from detent.flows.coding.grammar import FORMS
 from detent.flows.coding.result import CodingResult, result_of
 from detent.flows.coding.summary import REASONS
 from detent.flows.coding.terminal.plain_text import one_line, text_lines
@@ -36,6 +37,10 @@ def closing_lines(result: CodingResult) -> Iterator[str]:
 
     if result.outcome == "completed":
         summary = one_line(result.summary) or ", ".join(map(one_line, result.files_changed[:5]))
+        forms = "; ".join(FORMS)
+        if forms in summary:  # a line each is read, all in one is not
+            yield from (f"  {form}" for form in FORMS)
+            summary = summary.replace(forms, "the above")
         if len(summary) > LONGEST_SUMMARY:
             summary = f"{summary[:LONGEST_SUMMARY]}…"
         done = paint(f"done ({CHECKED.get(result.checked, result.checked)})", "green")
@@ -70,7 +75,7 @@ def _unfinished(result: CodingResult) -> str:
 def _used_up(why: str) -> str:
     """A used-up budget; `why` is such as "tokens budget used up"."""
     limit = why.removesuffix(" budget used up")
-    return f"the budget of {limit} is used up" if limit not in ("", why) else "the budget is used up"
+    return f"the budget is used up{f' ({limit})' if limit else ''}"
 
 
 def _figures(result: CodingResult) -> str:

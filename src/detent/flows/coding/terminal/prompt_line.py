@@ -10,14 +10,16 @@ import asyncio
 import contextlib
 import os
 import select
+import shutil
 import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from detent.cli.output import printable, width
+from detent.cli.output import is_terminal, printable, width
 from detent.cli.signals import graceful
+from detent.insight.formatting import count
 
 if TYPE_CHECKING:
     from detent.flows.coding.terminal.prompt_history import PromptHistory
@@ -187,7 +189,12 @@ class PromptLine:
             self._give_back()
             if line is not None:
                 line.set_startup_hook(None)
-        return text.encode("utf-8", "replace").decode().replace("\r\n", "\n").replace("\r", "\n")
+        text = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.count("\n") + 1
+        if line is not None and is_terminal() and lines > shutil.get_terminal_size().lines:
+            # Readline writes lines that have no room over each other in the last row.
+            _write(f"\x1b[1A\r\x1b[2K[{count(lines, 'line')}]\n")
+        return text
 
     def remember(self, text: str) -> None:
         """Offer a prompt again, here and in later conversations."""

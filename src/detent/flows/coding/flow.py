@@ -87,6 +87,7 @@ class CodingFlow(Flow):
         self.writer = writer
         """Writes session files; None where none are kept."""
         self.ended = None if writer is None else writer.stopped
+        self.waits = None if writer is None else writer.waits
 
     def grant(self, session: str, grant: Grant) -> None:
         """Allow a session something from now on, as a person has said."""

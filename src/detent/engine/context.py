@@ -411,13 +411,6 @@ class StepContext:
                 memo.pop(f"once {key}", None)
         return copied(self._driver.run.records[key])
 
-    def keep_with_round(self, key: str, value: Any) -> None:
-        """Keep a value that the world decides, so that further passes of the visit find it in `run.records`.
-
-        It is journaled with the next effect: without one, nothing rests on it.
-        """
-        self.with_round = [*self.with_round, Recorded(key, to_plain(value))]
-
     async def _record(self, key: str, work: Callable[[], Any], spend: Callable[[Any], Spend] | None) -> None:
         # A worker that missed a takeover must not pay for an answer the new worker has paid for.
         await self._driver.confirm()

@@ -32,6 +32,7 @@ from detent.flows.coding.settled_calls import changed_arguments, told_result, wi
 from detent.flows.coding.tools import todo
 from detent.flows.coding.tools.spec import DEFAULT_TIMEOUT, SPECS
 from detent.insight.formatting import count
+from detent.kernel.entries import Recorded
 from detent.kernel.errors import Fenced, StoreUnavailable
 from detent.kernel.plain import LONGEST_KEPT, canonical, digest, to_plain
 
@@ -321,7 +322,8 @@ class _ToolVisit:
             if is_held and any(judged["verdict"] == "ask" for judged in found):
                 await self.ctx.once(name, lambda: found)
             else:
-                self.ctx.keep_with_round(name, found)
+                # Journaled with the next effect: without one, nothing rests on it.
+                self.ctx.with_round = [*self.ctx.with_round, Recorded(name, to_plain(found))]
         return [_Judged(**judged) for judged in found]
 
     def _judge(self, call: CodingCall) -> _Judged:

@@ -71,6 +71,11 @@ def doctor(
         except DetentError as error:
             report["problems"].append(str(error))
             code = error.exit_code
+        if not workspace.trust.ok:
+            report["needs"].append({
+                "what": "The project is not trusted, so nothing that it defines can be run.",
+                "command": workspace.command("trust"),
+            })  # fmt: skip
     report["healthy"] = not report["problems"] and not report["needs"]
     if options.json:
         say_json(report)
@@ -236,6 +241,7 @@ def _print(report: dict[str, Any]) -> None:
                     ("  workers", f"{alive} alive" + _listed(", dead", store["workers_dead"])),
                     ("  interrupted", _problem_line(store["loose_runs"], "detent resume --all")),
                     ("  due", _problem_line(store["due_runs"], "detent resume --all")),
+                    ("  waiting", _waiting_line(store["statuses"].get("waiting", 0))),
                     ("  attention", _problem_line(store["attention_runs"], "detent show RUN")),
                 ]
             )
@@ -255,6 +261,11 @@ def _print(report: dict[str, Any]) -> None:
                 say(f"  {clean(line)}")
     if report["healthy"]:
         say(f"{good}: nothing is wrong.")
+
+
+def _waiting_line(number: int) -> str:
+    """Runs that wait, for an answer or a time."""
+    return f"{number:,}   (detent runs --status waiting)" if number else "none"
 
 
 def _problem_line(runs: list[str], command: str) -> str:

@@ -39,7 +39,8 @@ def say(text: str = "") -> None:
 
 def warn(text: str) -> None:
     """Print a line for people to standard error. Control characters in it are shown; only `paint` colours."""
-    print(printable(text), file=sys.stderr, flush=True)
+    # One write, so that a message of a signal handler begins a line of its own.
+    print(f"{printable(text)}\n", end="", file=sys.stderr, flush=True)
 
 
 def say_json(value: Any) -> None:

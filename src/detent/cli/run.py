@@ -85,7 +85,8 @@ def run(
     from detent.cli.record import check_options, exit_code, tape
     from detent.cli.values import read_batch, read_budget, read_data, read_object, read_sets
     from detent.cli.workspace import run_async
-    from detent.kernel.errors import ConfigurationError
+    from detent.kernel.errors import ConfigurationError, nearest
+    from detent.runtime.plugs import plugs
 
     check_options(options)
     plug = plug_named(flow)
@@ -96,7 +97,10 @@ def run(
         raise ConfigurationError(f"Say which {flow} to run: detent run {flow} PATH --input FILE")
     if kind is None and target is not None:
         named = ", ".join(plugged.name for plugged in kinds())
-        raise ConfigurationError(f"Only a kind of flow takes a path after it ({named}): detent run KIND PATH")
+        meant = nearest(flow, [plugged.name for plugged in plugs()])
+        raise ConfigurationError(
+            f"Only a kind of flow takes a path after it ({named}): detent run KIND PATH.{meant}"
+        )
     if input_ is not None:
         if data is not None:
             raise ConfigurationError("--input and --data both give the data to start from; use one of them.")

@@ -92,10 +92,18 @@ def next_commands(workspace: Workspace, run: Run, *, reopen: bool = True) -> lis
     return commands
 
 
+SET_BY_CODE = frozenset({"workspace", "seen", "denied", "secrets", "timeout"})
+"""Arguments that no person changes."""
+PLACES = frozenset({"cwd", "filepath", "path", "directory", "to"})
+
+
 def _other_answers(hold: Held) -> str:
     """The answers to a confirmation besides yes, as they are typed in a shell."""
     args = hold.about.get("args") or {}
-    first = next((name for name in args if not name.startswith("$")), "ARGUMENT")
+    names = [name for name in args if not name.startswith("$") and name not in SET_BY_CODE]
+    # Texts are what people change: a command, the content of a file, the body of a letter.
+    texts = [name for name in names if isinstance(args[name], str) and name not in PLACES]
+    first = next(iter(texts or names), "ARGUMENT")
     return f"""no, '{{"no": "why"}}', '{{"edit": {{"{clean(first)}": …}}}}'"""
 
 

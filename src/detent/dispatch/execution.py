@@ -479,8 +479,7 @@ class Execution:
         else:
             self.ctx.fallback = fallback.reason
             error = fallback.agent_error
-            if error is not None:
-                self.ctx.fallback_error, self.ctx.fallback_message = error.type, error.message
+            self.ctx.fallback_error = None if error is None else (error.type, error.message)
             try:
                 side, remarks = await self._by_handler(fallback, acts)
                 self.own_code.check_denied(side.outcome.effects, every)

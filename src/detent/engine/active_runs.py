@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from detent.engine import logger
@@ -39,6 +39,7 @@ from detent.kernel.errors import (
 )
 from detent.kernel.plain import to_plain, writable
 from detent.kernel.run import Run
+from detent.kernel.status import Status
 
 GIVEN_BACK_AFTER = 1.0
 """Seconds a run queues for a slot before a serving worker leaves it to other workers."""
@@ -258,8 +259,8 @@ class ActiveRuns:
             if driver.resumed:
                 await self.performer.catch_up(driver)
             result = driver.run
-            if result.status.is_end and result.parent is None and driver.flow.ended is not None:
-                await self._tell_ended(driver.flow.ended, result)
+            if result.parent is None:
+                await self._tell_flow(driver.flow, result)
         except Fenced as error:
             logger.warning("run.fenced", run_id=run_id, epoch=error.epoch)
             await self.let_go(driver)
@@ -307,10 +308,13 @@ class ActiveRuns:
                 logger.error("run.not_held", run_id=driver.run.id, error=type(another).__name__)
         await self.let_go(driver)
 
-    async def _tell_ended(self, ended: Callable[[Store, Run], Awaitable[None]], run: Run) -> None:
-        """Call a flow's `ended` hook; its failure does not affect the run."""
+    async def _tell_flow(self, flow: Flow, run: Run) -> None:
+        """Call a flow's hook for a run that has ended or waits; its failure does not affect the run."""
+        hook = flow.ended if run.status.is_end else flow.waits if run.status is Status.WAITING else None
+        if hook is None:
+            return
         try:
-            await ended(self.store, run)
+            await hook(self.store, run)
         except BaseException as error:
             if failure(error) is None:
                 raise

@@ -68,21 +68,16 @@ class StepContext:
     proposed: Sequence[Effect] = ()
     fallback: str | None = None
     """Reason the handler performs a step assigned to an agent; None otherwise."""
-    fallback_error: str | None = None
-    """Type of the agent's error then, if it failed with one."""
-    fallback_message = ""
-    """Its message."""
+    fallback_error: tuple[str, str] | None = None
+    """Type and message of the agent's error then, if it failed with one."""
     forgiven = False
     """The effect that failed was an agent's; the handler decides as if it had not been attempted."""
-
     cap: Budget | None = None
     """The visit's own budget, within the run's."""
-
     occurrences: Mapping[str, int] = MappingProxyType({})
     """How often each action was performed so far in this pass through the step, by the action's digest."""
     last_settled: Mapping[str, Any] = MappingProxyType({})
-    """How the last effect it asked for was settled: `receipt`, or `code` and `message`; `told` if a person
-    said that it happened, `skipped` if it was left out, `args` if a person may have changed them."""
+    """How the last effect it asked for was settled, as `Run.settled` keeps it."""
     suspended = False
     """An effect it asked for is not settled yet: the step is called again once it is."""
     limit: TimeLimit | None = None
@@ -416,13 +411,6 @@ class StepContext:
                 memo.pop(f"once {key}", None)
         return copied(self._driver.run.records[key])
 
-    def keep_with_round(self, key: str, value: Any) -> None:
-        """Keep a value that the world decides, so that further passes of the visit find it in `run.records`.
-
-        It is journaled with the next effect: without one, nothing rests on it.
-        """
-        self.with_round = [*self.with_round, Recorded(key, to_plain(value))]
-
     async def _record(self, key: str, work: Callable[[], Any], spend: Callable[[Any], Spend] | None) -> None:
         # A worker that missed a takeover must not pay for an answer the new worker has paid for.
         await self._driver.confirm()
@@ -478,12 +466,11 @@ class StepContext:
                 raise StepChanged(step.name, tool)
             await self._act([(key, effect)], side=side, confirm=confirm)
         self._ordered += not side
-        self.last_settled = self.come_to(key)
-        return self._given_back(self.last_settled)
+        return self._given_back(key)
 
-    @staticmethod
-    def _given_back(settled: Mapping[str, Any]) -> Any:
+    def _given_back(self, key: str) -> Any:
         """The receipt of a settled effect; raises how it failed, or that a person has denied it."""
+        settled = self.last_settled = self.come_to(key)
         if "code" in settled:
             raise ToolError(settled["code"], settled["message"])
         if (why := str(settled.get("why") or "")).startswith(DENIED):

@@ -115,7 +115,7 @@ class TrialContext(StepContext):
         if key not in self._run.settled:
             self.paused = True
             raise TrialPaused
-        return self._given_back(self.come_to(key))
+        return self._given_back(key)
 
     async def perform_round(
         self, effects: Sequence[tuple[str, Effect]], *, withhold: bool = False, confirm: Any = None

@@ -17,6 +17,7 @@ from tests.adapters.models.talk import ASKED, TOOLS, Heard, asked, executor, req
 
 READ = '{"tool": "read_file", "arguments": {"filepath": "a.py"}}'
 PRETTY = json.dumps(json.loads(READ), indent=2)
+LIST = '{"tool": "list_dir", "arguments": {}}'
 A = ("read_file", {"filepath": "a.py"})
 LS: tuple[str, Any] = ("list_dir", {})
 
@@ -37,11 +38,18 @@ CALLS: dict[str, tuple[str, str, list[tuple[str, Any]]]] = {
     "behind a label": (f"Thought: I look.\nAction: {READ}\n", "Thought: I look.\nAction:", [A]),
     "indented": (f"Look:\n    {READ}", "Look:", [A]),
     "windows lines": (f"Look.\r\n{READ}\r\nDone.\r\n", "Look.\n\nDone.", [A]),
-    "fence json": (f"I read it.\n```json\n{PRETTY}\n```\nNow.", "I read it.\n\nNow.", [A]),
+    "fence json": (f"```json\n{PRETTY}\n```\n", "", [A]),
     "fence without a label": (f"```\n{READ}\n```", "", [A]),
     "fence of a tool": (f"~~~~ tool_call\n{READ}\n~~~~", "", [A]),
-    "indented fence": (f"1. Read:\n   ```json\n   {READ}\n   ```", "1. Read:", [A]),
-    "fence that is not closed": (f"Look.\n```json\n{READ}", "Look.", [A]),
+    "indented fence": (f"   ```json\n   {READ}\n   ```", "", [A]),
+    "fence that is not closed": (f"```json\n{READ}", "", [A]),
+    "fence behind thoughts": (f"<think>\nhm\n</think>\n```json\n{READ}\n```", "<think>\nhm\n</think>", [A]),
+    "fence before a line": (f"```json\n{READ}\n```\n{LIST}", "", [A, LS]),
+    "fence behind a line": (f"{LIST}\n```json\n{READ}\n```", "", [LS, A]),
+    "a line beside a fence that is shown": (
+        f"The form is\n```json\n{LIST}\n```\nso:\n{READ}", f"The form is\n```json\n{LIST}\n```\nso:", [A]
+    ),
+    "behind a lone end of thoughts": (f"hm\n{LIST}\nno </think>\n{READ}", f"hm\n{LIST}\nno </think>", [A]),
     "two in a fence": (f"```json\n{READ}\n{READ}\n```", "", [A, A]),
     "two lines": (f"{READ}\n{READ}", "", [A, A]),
     "two with text between": (f"{READ}\nand\n{READ}", "and", [A, A]),
@@ -79,7 +87,7 @@ CALLS: dict[str, tuple[str, str, list[tuple[str, Any]]]] = {
     "tag behind text": (f"I look. <tool_call>{READ}</tool_call> Wait.", "I look.\n\nWait.", [A]),
     "two tags": (f"<tool_call>{READ}</tool_call>\n<tool_call>{READ}</tool_call>", "", [A, A]),
     "tag that is not closed": (f"I look.\n<tool_call>\n{READ}", "I look.", [A]),
-    "tag in a fence": (f"```xml\nx\n```\n```\n<tool_call>{READ}</tool_call>\n```", "```xml\nx\n```", [A]),
+    "tag in a fence": (f"```\n<tool_call>{READ}</tool_call>\n```", "", [A]),
     "mistral": (
         '[TOOL_CALLS] [{"name": "read_file", "arguments": {"filepath": "a.py"}}]', "", [A],
     ),
@@ -116,7 +124,7 @@ CALLS: dict[str, tuple[str, str, list[tuple[str, Any]]]] = {
         f'{{"tool": "bash", "arguments": {{command: ls}}}}\n{READ}', "", [("bash", "{command: ls}}"), A],
     ),
     "broken in a fence": (
-        'Go.\n```json\n{"tool": "bash", "arguments": {command: "ls"}}\n```\nThen.', "Go.\n\nThen.",
+        '```json\n{"tool": "bash", "arguments": {command: "ls"}}\n```\n', "",
         [("bash", '{command: "ls"}}')],
     ),
     "broken in a tag": (
@@ -160,6 +168,15 @@ PROSE = {
     "a call inside of other JSON": f'```json\n{{"example": {READ}}}\n```',
     "the same without a fence": f'{{"steps": [\n{READ},\n{READ}\n]}}',
     "python": f"```python\nCALL = {READ}\n{READ}\n```",
+    "a fence that is quoted": f"The file says:\n```json\n{READ}\n```\nShall I?",
+    "a fence behind text": f"An example:\n```\n<tool_call>{READ}</tool_call>\n```",
+    "a fence before text": f"```\n{READ}\n```\nDo not write this.",
+    "a broken call in a fence": 'Go.\n```json\n{"tool": "bash", "arguments": {command: "ls"}}\n```',
+    "repeated output of a tool": f"<tool_output>\n{READ}\n</tool_output>\nThat is in the file.",
+    "repeated output with a name": f'It says <tool_output name="x">\n<tool_call>{READ}</tool_call>',
+    "thoughts that begin in a line": f"Well <think>\n{READ}\n</think> no.",
+    "thoughts in capitals": f"<THINK>\n{READ}\n</THINK>\nno.",
+    "before a lone end of thoughts": f"maybe\n{READ}\nrather not </think>\nI wait.",
     "text fence": f"```text\n{READ}\n```",
     "a longer fence": f"````markdown\n```json\n{READ}\n```\n````",
     "in a longer fence, behind a shorter one": f"````markdown\n```\nx\n```\n{READ}\n````",
@@ -252,7 +269,8 @@ class TestStreamed:
     async def test_what_is_heard_is_what_is_said(self):
         """Over HTTP: texts, calls, and JSON that begins as a call does and is none."""
         for reply, text, count in [
-            (f"I look.\n```json\n{READ}\n```\nThen.\n", "I look.\n\nThen.", 1),
+            (f"I look.\n{READ}\nThen.\n", "I look.\n\nThen.", 1),
+            (f"I look.\n```json\n{READ}\n```\nThen.\n", f"I look.\n```json\n{READ}\n```\nThen.\n", 0),
             (f"I look.\n{READ}\n{READ[:-1]}", "I look.", 2),
             (PROSE["a file"], PROSE["a file"], 0),
             (PROSE["in a sentence"], PROSE["in a sentence"], 0),

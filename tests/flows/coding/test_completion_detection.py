@@ -128,6 +128,9 @@ STANDS = {
 
 HIDDEN = {
     "thinking": f"<think>\n{DONE}\n</think>",
+    "thinking of another name": f"<thinking>\n{DONE}\n</thinking>",
+    "thinking of another name, begun elsewhere": f"{DONE}\n</thinking>",
+    "thinking of another name that is not closed": f"<Thinking >\n{DONE}",
     "thinking in capitals": f"<THINK>\n{DONE}\n</Think >",
     "thinking that is not closed": f"<think>\n{DONE}",
     "thinking that was begun elsewhere": f"{DONE}\n</think>",
@@ -233,6 +236,15 @@ def test_the_marker_of_older_sessions_is_premature_beside_calls():
         "  tunacode done: FIXED\t",
         "a\nTUNACODE DONE: fixed\nb",
         "a\r\nTUNACODE DONE: fixed\r\n",
+        "notes.md:3:TUNACODE DONE: fixed",
+        "a b/notes.md-12-  tunacode done: fixed",
+        "file           12 TUNACODE DONE: fixed",
+        "folder          - TUNACODE DONE: fixed",
+        "     3\tTUNACODE DONE: fixed",
+        "+TUNACODE DONE: fixed",
+        "-TUNACODE DONE: fixed",
+        "> TUNACODE DONE: fixed",
+        '{"result":"a\\nTUNACODE DONE: fixed\\nb"}',
     ],
 )
 def test_a_line_of_a_tool_result_does_not_count_when_it_is_repeated(result: str):
@@ -248,7 +260,8 @@ def test_a_line_of_a_tool_result_does_not_count_when_it_is_repeated(result: str)
     "result",
     [
         "TUNACODE DONE: fixed it",
-        "notes.md:3:TUNACODE DONE: fixed",
+        "Say TUNACODE DONE: fixed",
+        "notes.md: TUNACODE DONE: fixed",
         "TUNACODE DONE:",
         "fixed",
         "TUNACODE  DONE: fixed",
@@ -281,6 +294,9 @@ WRITTEN = {
     "a call": f'{{"tool": "bash", "arguments": {ARGS}}}',
     "by name": f'{{"name": "bash", "arguments": {ARGS}}}',
     "by function": f'{{"function": "bash", "args": {ARGS}}}',
+    "in a tag of its name": "<function=bash>\n<parameter=command>ls</parameter>\n</function>",
+    "in a tag that invokes it": '<invoke name="bash">\n<parameter name="command">ls</parameter>\n</invoke>',
+    "in a tag that invokes it, among others": '<function_calls>\n<invoke name=\'bash\'>\n</invoke>',
     "with parameters": f'{{"name": "bash", "parameters": {ARGS}}}',
     "with input": f'{{"action": "bash", "action_input": {ARGS}}}',
     "arguments first": f'{{"arguments": {ARGS}, "name": "bash"}}',
@@ -663,7 +679,9 @@ def slow_places(text: str) -> list[str]:
 def slow_judge(text: str, tool_lines: list[str]) -> tuple[int, str] | None:
     """The line and summary that count where there is no call, by the letter of the law."""
     places = slow_places(text)
-    echoes = {line.strip().lower() for result in tool_lines for line in result.split("\n")}
+    shown = [line for result in tool_lines for line in result.split("\n")]
+    shown += [line[1:] for line in shown if line[:1] in ("-", "+", ">", "|")]
+    echoes = {line.strip().lower() for line in shown}
     start, first_own = 0, True
     for number, line in enumerate(text.split("\n"), 1):
         here = places[start : start + len(line)]

@@ -91,6 +91,7 @@ async def test_another_process_goes_on_where_the_session_stands(tmp_path: Path):
         session = (await first.ask("one", YES)).session_id
         await second.ask("two", YES, session=session)
         await first.ask("three", YES, session=session)
+    assert first.model is not None
     (last,) = first.model.requests[2:]
     told = [(message.role, message.content) for message in last[1:]]
     assert told == [

@@ -140,7 +140,7 @@ def test_only_one_politeness_and_one_final_mark_fit() -> None:
 
 
 def test_all_quote_styles_hold_blanks_keywords_separators_and_one_another() -> None:
-    for opening, closing in ('""', "''", "``", "“”"):
+    for opening, closing in ('""', "''", "``", "“”", "‘’"):
         for content in (
             "a b", "then", "x; y", "in", "lines 1-2", "a then show b", "a\nb", "täglich ✓", "show", " ", "?",
             ".", "C:\\dir\\", "a.", "what?",
@@ -240,7 +240,7 @@ def test_paths_of_every_system_and_language_are_kept_as_they_are() -> None:
     for path in (
         "C:\\Users\\me\\x.py", "src\\a.py", "\\\\server\\share", "./a/../b", "~/x", "-rf", "--help", "ä/ö.py",
         "数据/主.py", "🙂.txt", "a&b|c$d", "pages/[id].tsx", "x\x00y", "a,b:c", "%2e%2e", "e\u0301",
-        "\u202egpj.exe", "a’b", "‘x’", "x=y", "\ud800",
+        "\u202egpj.exe", "a’b", "x=y", "\ud800",
     ):  # fmt: skip
         assert parse_request(f"show {path}") == [Show(path)]
         assert parse_request(f"replace a with b in {path}; list {path}") == [
@@ -257,8 +257,8 @@ def test_blanks_of_all_sorts_stand_between_words(blank: str) -> None:
 WORDS = st.sampled_from([
     "list", "then", ";", "show", "file", "the", "me", "lines", "3-10", "3",
     "-", "10", "to", "in", "files", "find", "named", "grep", "for", "replace", "with", "everywhere", "run",
-    "tests", "help", "please", ".", "?", "!", '"', "'", "`", "“", "”", "what", "can", "you", "do", "x.py",
-    "a;b", "\n", "'a b'", '"then"',
+    "tests", "help", "please", ".", "?", "!", '"', "'", "`", "“", "”", "‘", "’", "what", "can", "you", "do",
+    "x.py", "a;b", "\n", "'a b'", '"then"',
 ])  # fmt: skip
 TEXTS = st.one_of(
     st.text(), st.lists(WORDS, max_size=25).map(" ".join), st.lists(WORDS, max_size=12).map("".join)

@@ -14,7 +14,7 @@ from detent.adapters.stores.sqlite import SQLiteStore
 from detent.dispatch.conversation import ModelAnswer
 from detent.dispatch.executor import ReplyRequest
 from detent.dispatch.executor_errors import ExecutorError, MisconfiguredError, RequestTooLongError
-from detent.flows.coding.nudges import TEXTS
+from detent.flows.coding.nudges import TEXTS, marker_refused
 from detent.flows.coding.options import RequestOptions
 from detent.flows.coding.request import SessionBusy
 from detent.flows.coding.response_state import ResponseState
@@ -382,6 +382,15 @@ class TestChecks:
         check = {"done_when": {"command": "false", "when": "changed"}}
         result, _, _ = await asked(folder, says("", READ), DONE, settings=check)
         assert (result.outcome, result.checked) == ("completed", "skipped")
+
+    @pytest.mark.parametrize("finish", ["length", "filter"])
+    async def test_a_reply_that_was_cut_off_does_not_complete(self, folder, finish):
+        """Nobody knows what would have followed the marker."""
+        model = ScriptedModel([says("TUNACODE DONE: I have", finish=finish), DONE])
+        async with Desk(folder, model) as desk:
+            result = await desk.ask("go")
+        assert (result.done, result.iterations, result.summary) == (True, 2, "done")
+        assert model.nudges == [marker_refused("the reply was cut off").content]
 
     async def test_edited_tests_are_named(self, folder):
         (folder / "test_a.py").write_text("assert False\n")

@@ -86,6 +86,15 @@ async def test_the_diff_that_a_person_is_shown_hides_it_too(tmp_path):
     assert all(SECRET.encode() not in file.read_bytes() for file in tmp_path.glob("runs.db*"))
 
 
+async def test_a_reply_that_holds_one_is_shown_and_kept_without_it(tmp_path):
+    here = desk(tmp_path, says(f"The key is {SECRET}.\nTUNACODE DONE: it is {SECRET}"))
+    async with here:
+        result = await here.ask("go", YES)
+        turns = await here.turns(result.run_id)
+    assert result.summary == "it is [removed]"
+    assert SECRET not in str([result.text, turns])
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

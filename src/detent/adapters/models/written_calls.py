@@ -2,8 +2,12 @@
 
 A call is a JSON object: `{"tool": …, "arguments": {…}}`, or with `name` and its like in place of `tool`, or
 `args`, `parameters` or `input` in place of `arguments`. Several stand one after another, in a list, or under
-`calls`. They stand at the beginning of a line, behind a colon, in a fence labelled `json` or not at all, or
-behind a mark such as `<tool_call>`. JSON anywhere else, and JSON of another form, is text.
+`calls`. They stand at the beginning of a line, behind a colon, or behind a mark such as `<tool_call>`. JSON
+anywhere else, and JSON of another form, is text.
+
+Only the model's own words call tools: what it thinks, what it repeats of a tool's output and what it shows in
+fenced code does not. A fence labelled `json`, or not at all, that is the whole reply is a call, for models
+write calls like that.
 """
 
 from __future__ import annotations
@@ -47,7 +51,14 @@ _BROKEN = re.compile(
     rf'\{{\s*"({"|".join(NAMES)})"\s*:\s*"([^"\\\n]{{1,{LONGEST_NAME}}})"\s*,\s*'
     rf'"(?:{"|".join(ARGUMENTS)})"\s*:\s*'
 )
-_THOUGHT = re.compile(r"^[ \t]*</think>", re.MULTILINE)
+_TAG = re.compile(
+    r"(?<!`)<(?P<closing>/?)(?P<name>think(?:ing)?(?=[ \t]*>)|tool_output(?=[ \t>]))[^<>\n]*>", re.IGNORECASE
+)
+"""A tag around what is not the model's own words; between backticks it is spoken of."""
+_CLOSING = {
+    name: re.compile(rf"</{end}[ \t]*>", re.IGNORECASE)
+    for name, end in (("think", "think(?:ing)?"), ("tool_output", "tool_output"))
+}
 _JSON = json.JSONDecoder(strict=False)
 """Not strict: models write line breaks into texts."""
 
@@ -74,55 +85,77 @@ def read(text: str, tools: Sequence[AgentTool]) -> WrittenReply:
         return WrittenReply(text)
     reader = _Reader(text, {tool.name: tool.arguments.get("properties") or {} for tool in tools})
     reader.run()
-    if not reader.calls:
-        return WrittenReply(text)
-    return WrittenReply(reader.rest(), tuple(reader.calls))
+    calls = tuple(call for part in reader.parts for call in part.calls)
+    return WrittenReply(reader.rest(), calls) if calls else WrittenReply(text)
+
+
+class _Part(NamedTuple):
+    """A part of a reply that is no text."""
+
+    start: int
+    end: int
+    calls: Sequence[WrittenCall] = ()
+    """The calls it stands for."""
+
+
+def _in_order(*parts: _Part) -> list[_Part]:
+    return sorted(parts, key=lambda part: part.start)
 
 
 class _Reader:
     """Goes through one reply, line by line, and collects its calls."""
 
     def __init__(self, text: str, tools: Mapping[str, Collection[str]]) -> None:
-        self.calls: list[WrittenCall] = []
+        self.parts: list[_Part] = []
+        """Parts that are no text, in their order."""
         self._text = text
         self._tools = tools
         """The parameters of each tool that is offered."""
         self._at = 0
         """How far it is read."""
-        self._cut: list[tuple[int, int]] = []
-        """Parts that are no text."""
+        self._fenced: list[_Part] = []
+        """Fences with calls, which count if they are all there is."""
+        self._apart: list[_Part] = []
+        """Parts that are not the model's own words."""
         self._whole = len(text) - len(text.lstrip()), len(text.rstrip())
         """Where the reply begins and ends, without blanks."""
         self._work = 20 * len(text) + 1_000_000
         """Characters that may be read in vain; the rest of a reply made to be slow is text."""
         self._has_end_mark = True
+        self._closes = dict.fromkeys(_CLOSING, True)
+        """Whether there may be a further tag of this name that closes."""
 
     def run(self) -> None:
         """Read everything."""
         text = self._text
-        if (thought := _THOUGHT.search(text)) is not None and "<think>" not in text[: thought.start()]:
-            self._at = thought.end()
         while self._at < len(text):
             start, end = self._at, self._line_end(self._at)
             line = text[start:end]
-            if self.calls and line.startswith(RESULT):  # the model goes on in our place
-                self._cut.append((start, len(text)))
-                return
+            if (self.parts or self._fenced) and line.startswith(RESULT):  # the model goes on in our place
+                self.parts.append(_Part(start, len(text)))
+                break
             if (fence := _FENCE.match(line)) is not None:
                 self._fence(start, end, fence[1], fence[2])
-            elif line.lstrip().startswith("<think>"):
-                thought_end = text.find("</think>", start)
-                self._at = len(text) if thought_end < 0 else thought_end + len("</think>")
             else:
                 self._line(start, end)
+        self._take_fenced()
+
+    def _take_fenced(self) -> None:
+        """Take the calls in fences, if the reply holds nothing else that is said."""
+        at = 0
+        for part in [*_in_order(*self.parts, *self._apart, *self._fenced), _Part(len(self._text), 0)]:
+            if self._text[at : part.start].strip(" \t\r\n,;"):
+                return
+            at = max(at, part.end)
+        self.parts = _in_order(*self.parts, *self._fenced)
 
     def rest(self) -> str:
         """The text without the calls."""
         parts: list[str] = []
         at = 0
-        for start, end in [*self._cut, (len(self._text), len(self._text))]:
-            parts.append(_AROUND.sub("", self._text[at:start]).rstrip())
-            at = end
+        for part in [*self.parts, _Part(len(self._text), 0)]:
+            parts.append(_AROUND.sub("", self._text[at : part.start]).rstrip())
+            at = part.end
         return "\n\n".join(part for part in parts if part.strip(" \t\r\n,;")).strip()
 
     def _line_end(self, at: int) -> int:
@@ -134,7 +167,14 @@ class _Reader:
     def _line(self, begin: int, end: int) -> None:
         """Read a line, and on to the end of the last call that begins in it."""
         at, may_begin = begin, True
-        while (start := (_START if may_begin else _MARK).search(self._text, at, end)) is not None:
+        while True:
+            start = (_START if may_begin else _MARK).search(self._text, at, end)
+            tag = _TAG.search(self._text, at, end if start is None else start.start())
+            if tag is not None and not self._text.startswith("`", tag.end()):
+                self._at = self._behind(tag)
+                return
+            if start is None:
+                break
             if len(start[0]) > 1:
                 after = None if self._text[start.start() - 1 : start.start()] == "`" else self._marked(start)
             else:
@@ -145,6 +185,18 @@ class _Reader:
                 begin = at = after
                 end, may_begin = end if at <= end else self._line_end(at), True
         self._at = end + 1
+
+    def _behind(self, tag: re.Match[str]) -> int:
+        """The end of what a tag sets apart from the model's own words."""
+        name, end = tag["name"].lower().removesuffix("ing"), tag.end()
+        if not tag["closing"]:
+            closing = _CLOSING[name].search(self._text, end) if self._closes[name] else None
+            self._closes[name] = closing is not None
+            end = len(self._text) if closing is None else closing.end()
+            self._apart.append(_Part(tag.start(), end))
+        elif name == "think":  # all before it was thought
+            self.parts, self._fenced, self._apart = [], [], [_Part(0, end)]
+        return end
 
     def _bare(self, begin: int, start: int) -> int | None:
         """Read JSON that stands in a line without a mark; gives its end if it is JSON or calls a tool."""
@@ -184,7 +236,7 @@ class _Reader:
         limit = len(text) if closed is None else closed.start()
         after = limit if closed is None else closed.end()
         if self._broken(begin, limit, marked=True) is not None:
-            self._cut[-1] = (mark.start(), after)
+            self.parts[-1] = self.parts[-1]._replace(start=mark.start(), end=after)
             return after
         if closed is None:
             return None
@@ -204,13 +256,13 @@ class _Reader:
         at, calls = self._skip(end), list[WrittenCall]()
         if (mark_in_fence := _MARK.match(text, at)) is not None and self._marked(mark_in_fence) is not None:
             self._at = after
-            self._cut[-1] = (begin, after)
+            self._fenced.append(self.parts.pop()._replace(start=begin, end=after))
             return
         while at < limit:
             decoded = self._decode(at) if _OBJECT.match(text, at) else None
             if decoded is None:
                 if not calls and self._broken(at, limit) is not None:
-                    self._cut[-1] = (begin, after)
+                    self._fenced.append(self.parts.pop()._replace(start=begin, end=after))
                 return
             found = self._calls(decoded[0]) if decoded[1] <= limit else None
             if found is None:
@@ -218,7 +270,7 @@ class _Reader:
             calls += found
             at = self._skip(decoded[1])
         if calls:
-            self._add(begin, after, calls)
+            self._fenced.append(_Part(begin, after, calls))
 
     # -- what a call is -------------------------------------------------------------------------------------
 
@@ -301,5 +353,4 @@ class _Reader:
         return self._text[at : self._line_end(at)].lstrip(" \t\r,;.*")[:1] in ("", "{")
 
     def _add(self, start: int, end: int, calls: Sequence[WrittenCall]) -> None:
-        self.calls += calls
-        self._cut.append((start, end))
+        self.parts.append(_Part(start, end, calls))

@@ -44,7 +44,7 @@ class Assistant:
             raise _budget_used_up(ctx)
         by_model = any(turn["role"] == "assistant" and turn.get("by") != "handler" for turn in data.turns)
         failed = ctx.fallback not in (None, FallbackReason.OPERATOR)
-        if failed and ctx.fallback_error == TOO_LONG:
+        if failed and ctx.fallback_error is not None and ctx.fallback_error[0] == TOO_LONG:
             return AssistantReply(give_up=CONTEXT_FULL)
         if failed and seconds_left(ctx, self._settings) <= 0:
             return AssistantReply(give_up=REQUEST_TIMEOUT)
@@ -102,8 +102,9 @@ class Assistant:
             turn["ran"] = [tool_message(result) for result in ran]
         if reply.give_up is not None:
             turn["give_up"] = message["gave_up"] = reply.give_up
-        if reply.give_up == MODEL_FAILED:
-            turn["cause"] = {"error": ctx.fallback_error, "message": ctx.fallback_message[:LONGEST_CAUSE]}
+        if reply.give_up == MODEL_FAILED and ctx.fallback_error is not None:
+            error, why = ctx.fallback_error
+            turn["cause"] = {"error": error, "message": why[:LONGEST_CAUSE]}
         return Outcome(
             AgentState.TOOL_EXECUTION if calls or ran else AgentState.RESPONSE,
             set={"counters": counters, "turn": turn, **({"model": model} if model is not None else {})},

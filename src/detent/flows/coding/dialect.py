@@ -40,12 +40,19 @@ class CodingDialect(Dialect):
     takes_calls = True
 
     def __init__(
-        self, settings: CodingSettings, conversations: Conversations, offered: Offered, skills: str = ""
+        self,
+        settings: CodingSettings,
+        conversations: Conversations,
+        offered: Offered,
+        skills: str = "",
+        hide: Callable[[str], str] = str,
     ) -> None:
         self._settings = settings
         self._conversations = conversations
         self._offered = offered
         self._skills = skills
+        self._hide = hide
+        """Takes secrets out of a text."""
 
     def system(self, workspace: str) -> str:
         """The instructions of a session."""
@@ -100,7 +107,7 @@ class CodingDialect(Dialect):
         if not isinstance(answer, Written):
             answer = Written(answer if isinstance(answer, str) else "")
         reply: dict[str, Any] = {
-            "text": answer.text,
+            "text": self._hide(answer.text),
             "calls": [{"tool": call.name, "args": to_plain(call.arguments)} for call in answer.calls],
             "finish": answer.finish,
         }

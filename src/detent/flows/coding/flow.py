@@ -87,6 +87,7 @@ class CodingFlow(Flow):
         self.writer = writer
         """Writes session files; None where none are kept."""
         self.ended = None if writer is None else writer.stopped
+        self.waits = None if writer is None else writer.waits
 
     def grant(self, session: str, grant: Grant) -> None:
         """Allow a session something from now on, as a person has said."""
@@ -125,7 +126,7 @@ class CodingFlow(Flow):
                     by_contract=True,
                     stands_alone=True,
                     names_next=False,
-                    dialect=CodingDialect(settings, self.conversations, self._offered, skills),
+                    dialect=CodingDialect(settings, self.conversations, self._offered, skills, self.hide),
                     hints=StepConfig(timeout=settings.model_timeout_s, max_retries=settings.max_retries),
                 ),
             ),

@@ -141,9 +141,10 @@ class _Token(NamedTuple):
 _TOKEN: Final = re.compile(
     r"""
       (?P<blank>[^\S\n]+) | (?P<newline>\n) | (?P<semicolon>;)
-    | (?: "(?P<double>[^"]*)" | '(?P<single>[^']*)' | `(?P<tick>[^`]*)` | “(?P<curly>[^”]*)” )
+    | (?: "(?P<double>[^"]*)" | '(?P<single>[^']*)' | `(?P<tick>[^`]*)` | “(?P<curly>[^”]*)”
+        | ‘(?P<single_curly>[^’]*)’ )
       (?= [\s;] | [.?!]?\Z )
-    | (?P<word>[^\s;"'`“][^\s;]*)
+    | (?P<word>[^\s;"'`“‘][^\s;]*)
     """,
     re.VERBOSE,
 )

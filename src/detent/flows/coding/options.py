@@ -40,6 +40,8 @@ class RequestOptions:
     """The profile of a sub-run; None: the request itself."""
     depth: int = 0
     """How many sub-runs are above this one."""
+    watched: bool = False
+    """A check will be run by a request above this one."""
 
     @classmethod
     def of(cls, settings: CodingSettings, **given: Any) -> RequestOptions:
@@ -61,11 +63,16 @@ class RequestOptions:
             given[name] = (*getattr(usual, name), *given.pop(name, ()))
         return replace(usual, **given)
 
+    @property
+    def watch_tests(self) -> bool:
+        """Whether it is noted which tests commands change: a check will be run."""
+        return self.watched or self.done_when is not None
+
     def for_task(self, profile: str, max_iterations: int, timeout_s: float) -> RequestOptions:
         """The options of a sub-run: the same rules, one level deeper."""
         return replace(
             self, profile=profile, depth=self.depth + 1, max_iterations=max_iterations, timeout_s=timeout_s,
-            done_when=None,
+            done_when=None, watched=self.watch_tests,
         )  # fmt: skip
 
     def to_plain(self) -> dict[str, Any]:

@@ -24,14 +24,14 @@ class Enclosed(NamedTuple):
 
 BLANKS = r"[^\S\n]*+"
 """White space within a line, as a pattern."""
-_TAG = r"<(?P<closing>/?)(?:(?P<think>think)[ \t]*+|tool_output(?:[ \t][^<>\n]*+)?+)>"
+_TAG = r"<(?P<closing>/?)(?:(?P<think>think(?:ing)?)[ \t]*+|tool_output(?:[ \t][^<>\n]*+)?+)>"
 _EDGE = re.compile(
     rf"^{BLANKS}(?:(?P<ticks>`{{3,}}+)[^`\n]*+$|(?P<tildes>~{{3,}}+)[^\n]*+$)|{_TAG}",
     re.IGNORECASE | re.MULTILINE,
 )
 _FENCE_END = re.compile(rf"^{BLANKS}(`{{3,}}+|~{{3,}}+){BLANKS}$", re.MULTILINE)
 _TAG_END: dict[Kind, re.Pattern[str]] = {
-    "think": re.compile(r"</think[ \t]*+>", re.IGNORECASE),
+    "think": re.compile(r"</think(?:ing)?[ \t]*+>", re.IGNORECASE),
     "tool_output": re.compile(r"</tool_output[ \t]*+>", re.IGNORECASE),
 }
 _REST_OF_LINE = re.compile(rf"{BLANKS}(?:\n|\Z)")

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detent.engine.exclusive import EXCLUSIVE
+from detent.engine.journal_reader import rows_of
 from detent.engine.ports import RunQuery
 from detent.flows.coding.flow import CodingFlow
 from detent.flows.coding.options import RequestOptions
 from detent.flows.coding.paired_messages import replies
 from detent.flows.coding.request_data import RequestData
 from detent.flows.coding.sessions.ids import check_session_id, new_session_id
+from detent.flows.coding.sessions.in_store import is_deleted
 from detent.kernel.budget import Budget
 from detent.kernel.errors import ConfigurationError, DetentError, KeyTaken, RunNotFound, RunStateError
 from detent.kernel.plain import digest
@@ -125,11 +127,11 @@ async def last_session(engine: Engine, workspace: Path, folder: SessionFolder | 
     Raises:
         ConfigurationError: there is none.
     """
-    page = await engine.store.rows(
-        RunQuery(flow=FLOW, tag=workspace_tag(workspace), roots_only=True, limit=1)
-    )
-    for row in page.rows:
-        if (session := session_of(row)) is not None:
+    async for row in rows_of(
+        engine.store, RunQuery(flow=FLOW, tag=workspace_tag(workspace), roots_only=True)
+    ):
+        session = session_of(row)
+        if session is not None and not await _is_gone(engine, session, folder):
             return session
     if folder is not None:
         for listed in folder.list():
@@ -141,6 +143,12 @@ async def last_session(engine: Engine, workspace: Path, folder: SessionFolder | 
 def session_of(row: RunRow) -> str | None:
     """The session that a request belongs to."""
     return next((tag.partition(":")[2] for tag in row.tags if tag.startswith("session:")), None)
+
+
+async def _is_gone(engine: Engine, session: str, folder: SessionFolder | None) -> bool:
+    """Whether a session was deleted and has not been written since."""
+    has_file = folder is not None and folder.has(session)
+    return not has_file and await is_deleted(engine.store, session)
 
 
 async def last_run(engine: Engine, session: str) -> Run | None:
@@ -171,7 +179,7 @@ async def _continued(
 ) -> dict[str, Any]:
     """What a request goes on from."""
     run = await last_run(engine, session)
-    if run is None:
+    if run is None or await _is_gone(engine, session, folder):
         record = None if folder is None else folder.load(session)
         if record is None:
             raise ConfigurationError(f"There is no session {session}. See: detent sessions list")

@@ -97,6 +97,11 @@ class RequestData:
         return list(self._data.get("files_changed") or ())
 
     @property
+    def tests_changed(self) -> list[str]:
+        """Files of tests that commands changed."""
+        return list(self._data.get("tests_changed") or ())
+
+    @property
     def commands_run(self) -> int:
         """Commands that were run."""
         return int(self._data.get("commands_run") or 0)

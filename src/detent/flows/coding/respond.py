@@ -20,14 +20,17 @@ from detent.flows.coding.request_data import Message, RequestData
 from detent.flows.coding.request_time import REQUEST_TIMEOUT, seconds_left, seconds_left_at_visit
 from detent.flows.coding.response_state import AgentState
 from detent.flows.coding.settings import CodingSettings
-from detent.flows.coding.summary import edited_tests, incomplete_summary
+from detent.flows.coding.summary import incomplete_summary
 from detent.flows.coding.task_completion import Completion, JudgedReply, judge_reply, own_text
+from detent.flows.coding.test_files import is_test_file
 from detent.flows.coding.tools.spec import DEFAULT_TIMEOUT
 from detent.kernel.plain import LONGEST_KEPT
 from detent.kernel.status import Status
 
 CHECK = "done_check"
 """The effect that runs the command of `done_when`."""
+CUT_OFF = ("length", "filter")
+"""Why a model stopped in the middle of a reply."""
 MOST_REFUSED = 3
 """Failed checks in a row, without a successful effect between, that end a request."""
 NEAR = 0.8
@@ -99,6 +102,8 @@ class Respond:
         judged = judge_reply(text, known_tools=self._known_tools)
         if judged.completion is None:
             return judged
+        if data.current.get("finish") in CUT_OFF:  # nobody knows what would have followed the marker
+            return judged._replace(completion=None, refused="the reply was cut off")
         # Only a marker that would count is held against what tools have said: that takes reading it all.
         told = [await text_of(result.get("content"), ctx.kept) for result in data.results()]
         return judge_reply(text, known_tools=self._known_tools, tool_lines=told) if told else judged
@@ -180,7 +185,8 @@ class Respond:
             ]
             added = added_results(data.prompt, results)
             text = f"{text}\n\n{added}".strip() if added else text
-        edited = edited_tests(data.files_changed) if checked.state == "passed" else []
+        changed = [*filter(is_test_file, data.files_changed), *data.tests_changed]
+        edited = list(dict.fromkeys(changed)) if checked.state == "passed" else []
         changes: dict[str, Any] = {
             "counters": counters, "outcome": "completed", "outcome_reason": None, "checked": checked.state,
             "completion": completion._asdict(), "text": self._kept(ctx, text), "summary": summary,

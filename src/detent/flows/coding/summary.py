@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import fnmatch
-from pathlib import PurePosixPath
 from typing import Any
 
 from detent.dispatch.executor_errors import MisconfiguredError
@@ -43,17 +41,6 @@ OTHER_WAYS_ON = {
 """Ways on where going on at once cannot help, by reason."""
 MISCONFIGURED = (
     'Ways on: correct the settings of the model, or choose another with --model; then say "continue".'
-)
-TESTS = (
-    "tests/*",
-    "*/tests/*",
-    "test_*",
-    "*/test_*",
-    "*_test.*",
-    "*.test.*",
-    "*.spec.*",
-    "conftest.py",
-    "*/conftest.py",
 )
 
 
@@ -127,11 +114,3 @@ def _check_words(nudge: str) -> str:
     output = [line.strip() for line in nudge[said.end() :].splitlines()]
     last = next((line for line in reversed(output) if line and not _NOTE.fullmatch(line)), "")
     return f"the check {said[1][:LONGEST]}{f': {last[:LONGEST]}' if last else ''}"
-
-
-def edited_tests(files: Sequence[str]) -> list[str]:
-    """Changed files that look like tests: a check they take part in proves less."""
-    return [
-        file for file in files
-        if any(fnmatch(file, pattern) or fnmatch(PurePosixPath(file).name, pattern) for pattern in TESTS)
-    ]  # fmt: skip

@@ -89,6 +89,10 @@ class _Marker(NamedTuple):
 _ANY_WORDS = re.compile("tunacode", re.IGNORECASE)
 _LINE = re.compile(rf"^{BLANKS}(?P<words>{MARKER})(?P<rest>[^\n]*+)", re.IGNORECASE | re.MULTILINE)
 _OLD_LINE = re.compile(rf"{BLANKS}{OLD_MARKER}{BLANKS}$", re.IGNORECASE | re.MULTILINE)
+_SHOWN_BEHIND = re.compile(
+    r"[^\n:]*?:\d+:|[^\n]*?-\d+-|(?:file|folder|link|other)[ ]+(?:-|\d+)[ ]|[ ]*\d+[\t|:]|[-+>|][ ]?"
+)
+"""What stands before a line that grep, list_dir, a listing with numbers or a diff shows."""
 _NOT_BLANK = re.compile(r"\S")
 _LIKE_MARKER = re.compile(
     rf"(?P<at_start>^{BLANKS})?(?P<words>(?P<exact>{MARKER})|(?P<old>{OLD_MARKER})"
@@ -199,8 +203,25 @@ def _echoes(text: str, markers: Sequence[_Marker], tool_lines: Collection[str]) 
     if not wanted:
         return set()
     results = (tool_lines,) if isinstance(tool_lines, str) else tool_lines
-    lines = {_folded(line) for result in results for line in result.split("\n") if _ANY_WORDS.search(line)}
+    lines = {
+        form
+        for result in results
+        for line in _lines(result)
+        if _ANY_WORDS.search(line)
+        for form in _forms(line)
+    }
     return {marker for line in lines & wanted.keys() for marker in wanted[line]}
+
+
+def _lines(result: str) -> list[str]:
+    """The lines of a result; those of a text within JSON, too."""
+    return result.replace("\\n", "\n").split("\n")
+
+
+def _forms(line: str) -> set[str]:
+    """A line of a result, as it is and without what a tool puts before the lines that it shows."""
+    shown = _SHOWN_BEHIND.match(line)
+    return {_folded(line), _folded(line[shown.end() :] if shown is not None else line)}
 
 
 def _folded(line: str) -> str:

@@ -32,6 +32,7 @@ from detent.flows.coding.settled_calls import changed_arguments, told_result, wi
 from detent.flows.coding.tools import todo
 from detent.flows.coding.tools.spec import DEFAULT_TIMEOUT, SPECS
 from detent.insight.formatting import count
+from detent.kernel.entries import Recorded
 from detent.kernel.errors import Fenced, StoreUnavailable
 from detent.kernel.plain import LONGEST_KEPT, canonical, digest, to_plain
 
@@ -88,6 +89,8 @@ class Progress:
     commands_run: int = 0
     command_seconds: float = 0.0
     """Time that commands of this reply took, as their receipts say."""
+    tests_changed: list[str] = field(default_factory=list)
+    """Files of tests that commands changed."""
     repeated: dict[str, Any] | None = None
     effects: int = 0
     """Effects that succeeded."""
@@ -123,6 +126,7 @@ class ToolStep:
         progress = Progress(
             dict(data.seen), [dict(item) for item in data.todos], data.files_changed,
             Last.of(data.current.get("last") or {}), commands_run=data.commands_run,
+            tests_changed=data.tests_changed,
         )  # fmt: skip
         visit = _ToolVisit(self, ctx, data, data.options, progress)
         skip = {message["tool_call_id"] for message in ran}
@@ -145,7 +149,7 @@ class ToolStep:
             changes["counters"] = {**data.counters, "tool_calls": data.counter("tool_calls") - repeats}
         if progress.effects and ctx.values.get("check_failures"):
             changes["check_failures"] = 0
-        for name in ("seen", "todos", "files_changed", "commands_run"):
+        for name in ("seen", "todos", "files_changed", "tests_changed", "commands_run"):
             if (value := getattr(progress, name)) != to_plain(getattr(data, name)):
                 changes[name] = value
         failed = sum(not result.ok for result in results)
@@ -318,7 +322,8 @@ class _ToolVisit:
             if is_held and any(judged["verdict"] == "ask" for judged in found):
                 await self.ctx.once(name, lambda: found)
             else:
-                self.ctx.keep_with_round(name, found)
+                # Journaled with the next effect: without one, nothing rests on it.
+                self.ctx.with_round = [*self.ctx.with_round, Recorded(name, to_plain(found))]
         return [_Judged(**judged) for judged in found]
 
     def _judge(self, call: CodingCall) -> _Judged:
@@ -339,6 +344,8 @@ class _ToolVisit:
             supplied["decided"] = {"path": path, "place": decision.place}
         if call.tool in FILE_TOOLS:
             supplied["seen"] = self.progress.seen.get(decision.place or "")
+        if call.tool == "bash" and self.options.watch_tests:
+            supplied["watch"] = True
         if call.tool == "grep":
             supplied["secrets"] = self.options.yes
         if call.tool == COMMAND and (left := self._seconds_left()) < call.args.get(
@@ -448,12 +455,17 @@ class _ToolVisit:
         else:
             self.progress.commands_run += 1
             self.progress.command_seconds += float(receipt.get("seconds") or 0.0)
+            self._note_tests(receipt.get("tests_changed"))
         self.progress.effects += bool(receipt.get("ok", True))
         return ToolResult(
             call.id, call.tool, bool(receipt.get("ok", True)), str(receipt.get("content", "")),
             receipt.get("error"), bool(receipt.get("truncated")),
             float(receipt.get("seconds") or 0.0) * 1000,
         )  # fmt: skip
+
+    def _note_tests(self, paths: Any) -> None:
+        noted = self.progress.tests_changed
+        noted += [str(path) for path in paths or () if path not in noted]
 
     def _todo(self, call: CodingCall) -> ToolResult | tuple[str, str]:
         try:
@@ -523,6 +535,7 @@ class _ToolVisit:
             if path not in self.progress.files_changed:
                 self.progress.files_changed.append(str(path))
         self.progress.commands_run += int(data.get("commands_run") or 0)
+        self._note_tests(data.get("tests_changed"))
         if not child.ok:
             text = f"Not finished ({data.get('outcome_reason') or child.reason}). {text}"
         return ToolResult(call.id, call.tool, child.ok, text, None if child.ok else "failed")

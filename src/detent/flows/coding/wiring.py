@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from detent.flows.coding.settings import CodingSettings, assistant_config, codin
 from detent.flows.coding.skills import Skills
 from detent.flows.coding.tools.spec import ToolSettings
 from detent.kernel.errors import ConfigurationError
-from detent.runtime.project_files import ProjectFiles
 from detent.runtime.settings import Settings, secrets_of
+from detent.runtime.trust import Trust
 
 
 def coding_flow(settings: Settings) -> CodingFlow:
@@ -71,9 +72,17 @@ def tool_settings(settings: Settings, own: CodingSettings) -> ToolSettings:
 
 
 def guarded_files(settings: Settings) -> Guarded:
-    """The files that configure this Detent: only a person lets them be written."""
-    files = ProjectFiles(settings)
-    return Guarded(lambda: files.guarded)
+    """The files that configure this Detent: only a person lets them be written.
+
+    Where a command has changed one nevertheless, the project is not trusted any more, however it was.
+    """
+    trust = Trust.of(settings)
+
+    def suspend(program: str, changed: list[str]) -> None:
+        with contextlib.suppress(ConfigurationError):  # where nothing can be recorded, nothing was
+            trust.suspend(f"{program}, which the coding assistant ran, changed {', '.join(changed[:5])}")
+
+    return Guarded(lambda: trust.files.guarded, suspend)
 
 
 def _store_files(settings: Settings) -> list[Path]:

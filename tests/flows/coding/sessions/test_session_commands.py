@@ -148,7 +148,7 @@ class TestShow:
         text = json.dumps(plain).replace('"big": 0', '"big": 1e999')
         (folder.path / "abcdef01.json").write_text(text)
         ran = sessions("show", "abcdef01")
-        assert "migrated   ambiguous, ambiguous" in ran.out
+        assert "migrated   ambiguous\n" in ran.out
         assert SECRET not in ran.out
         assert sessions("show", "abcdef01", "--json").json["big"] == "1e999"
         assert (folder.path / "abcdef01.json").read_text() == text
@@ -297,13 +297,15 @@ class TestOlderSessions:
             (old / made.name).write_text(json.dumps(made.original))
         (old / "damaged.json").write_text("{")
         ran = sessions("migrate", "old", "--out", "new")
-        assert (ran.code, "Migration: 5 migrated, 1 unchanged." in ran.out) == (0, True)
+        assert (ran.code, "Migration: 1 damaged, 5 migrated." in ran.out) == (1, True)
+        assert "Not migrated: 1 damaged file, left as found." in ran.out
+        assert "see --into-project" in ran.out
         assert "damaged.json" in ran.out
         assert ".bak" not in ran.out
         ran = sessions("migrate", "old", "--json")
-        assert ran.json["counts"]["done"] == {"migrated": 5, "unchanged": 1}
+        assert ran.json["counts"]["done"] == {"damaged": 1, "migrated": 5}
         assert ran.json["files"][0]["backup"].endswith(".json.bak")
-        assert "Migration: 11 unchanged." in sessions("migrate", "old").out
+        assert "Migration: 1 damaged, 10 unchanged." in sessions("migrate", "old").out
         assert sum(1 for _ in (project / "new").iterdir()) == 5
 
     def test_a_failed_file_makes_the_exit_code(self, sessions, project):

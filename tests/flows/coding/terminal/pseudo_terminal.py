@@ -24,6 +24,8 @@ PATIENCE = 60.0
 CTRL_C, CTRL_D = "\x03", "\x04"
 _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|\x1b[=>()].?")
 
+_BACK = re.compile("(\x08{2,})")
+
 
 class Terminal:
     """One process on a terminal of its own."""
@@ -143,5 +145,11 @@ def _in_order(words: Sequence[str], text: str) -> bool:
 
 
 def as_text(raw: bytes) -> str:
-    """What was printed, without sequences; what was written over stands in lines of its own."""
-    return _SEQUENCE.sub("", raw.decode("utf-8", "replace")).replace("\r\n", "\n").replace("\r", "\n")
+    """What was printed, without sequences; a line that was written over stands in lines of its own.
+
+    What was written again behind backspaces stands there once.
+    """
+    text = _SEQUENCE.sub("", raw.decode("utf-8", "replace")).replace("\r\n", "\n").replace("\r", "\n")
+    parts = _BACK.split(text)
+    again = [part[len(back) :] for back, part in zip(parts[1::2], parts[2::2], strict=True)]
+    return "".join([parts[0], *again])

@@ -120,6 +120,24 @@ def test_keys_pressed_before_a_question_answer_nothing(folder: Path, served: Mod
         assert not (folder / "ran").exists()
 
 
+def test_commands_at_a_question_are_no_answers_and_it_is_said_how_to_leave(
+    folder: Path, served: ModelServer
+) -> None:
+    with _chat(folder, "--model", "house") as chat:
+        shown = chat.line("edit it", ASKED)
+        assert "this tool in this very folder, until the program ends" in shown
+        for command in ("/help", "/quit", "/state"):
+            chat.line(command, "Ctrl-C leaves the question open", ASKED)
+        chat.line("y", "it is done", PROMPT)
+        chat.line("/allow", "Nothing is allowed without a question", PROMPT)
+        chat.line("run it", "exactly this, until the program ends", ASKED)
+        chat.line("a")
+        while not (folder / "begun").exists():
+            time.sleep(0.02)
+        chat.keys(CTRL_C, PROMPT)
+        chat.line("/allow", "always bash echo begun > begun", "(until this program ends)", PROMPT)
+
+
 # -- Ctrl-C -------------------------------------------------------------------------------------------------
 
 
@@ -194,6 +212,8 @@ def test_ctrl_c_at_the_prompt_clears_the_line_and_leaves_the_second_time(folder:
     with _chat(folder) as chat:
         chat.keys("show a.p", "show a.p")
         chat.keys(CTRL_C, "once more", PROMPT)
+        chat.keys("list f", "list f")
+        chat.keys(CTRL_C, "once more", PROMPT)  # what was typed is cleared; that leaves nobody out
         chat.line("list files", "done (unchecked)", PROMPT)
         chat.keys(CTRL_C, "once more", PROMPT)
         chat.keys(CTRL_C)
@@ -218,6 +238,15 @@ def test_ctrl_c_in_a_single_request_ends_with_130_and_says_how_to_go_on(
         assert re.search(r"detent release \w+ yes", terminal.text)
 
 
+def test_ctrl_c_after_an_interrupted_request_clears_the_line_first(folder: Path, served: ModelServer) -> None:
+    with _chat(folder, "--model", "house") as chat:
+        chat.line("wait for it", "I begin.")
+        chat.keys(CTRL_C, INTERRUPTED, PROMPT)
+        chat.keys("abc", "abc")
+        chat.keys(CTRL_C, "once more", PROMPT)
+        chat.line("four", "The request before it is cancelled", "heard 4 characters", PROMPT)
+
+
 # -- pastes, sizes, colours ---------------------------------------------------------------------------------
 
 
@@ -225,8 +254,7 @@ def test_a_paste_of_many_lines_is_one_prompt(folder: Path, capsys: pytest.Captur
     lines = [f"line {number} of what was pasted" for number in range(10_000)]
     with _chat(folder) as chat:
         chat.paste("\n".join(lines), "line 9999")
-        chat.line("", "not finished")
-        chat.until(PROMPT)
+        chat.line("", "[10,000 lines]", "not finished", PROMPT)
         chat.paste("show a.py\nlist files", "list files")
         chat.line("", "2 tools")
     rows = _objects(capsys, "runs")["runs"]
@@ -311,21 +339,101 @@ def test_a_second_terminal_follows_live_and_its_prompt_is_refused(folder: Path, 
             refused = second.line("me too", "Following it")
             assert "The prompt was not taken." in refused
             served.gate.set()
-            second.until("turn 2/40", PROMPT)
+            second.until("turn 2/40", "it is done", PROMPT)
             first.until("turn 2/40", PROMPT)
             second.line("edit it", ASKED)
+            first.until("> edit it", "I edit.", "+x = 2", "It is asked there")
+            first.keys(CTRL_C, "Not followed any longer", PROMPT)
             waiting = first.line("and I", PROMPT)
             assert "waits for an answer" in waiting
             first.line("continue", ASKED)
             first.line("y", "it is done", PROMPT)
-            answered = second.line("always", "it is done")  # too late: it follows what the other has said
-            assert "was answered 'yes' by person" in answered
-            second.until("it is done", PROMPT)
+            second.until("It was answered elsewhere", "it is done", PROMPT)
             second.line("four", "heard 4", PROMPT)
+            first.until("> four", "heard 4", PROMPT)
             first.line("sixsix", "heard 6", PROMPT)
     prompts = [asked.prompt for asked in served.asked]
     assert "me too" not in prompts
     assert "and I" not in prompts
+
+
+def test_a_terminal_that_is_idle_shows_what_another_one_does(folder: Path, served: ModelServer) -> None:
+    with _chat(folder, "--model", "house", "--yes") as first:
+        first.line("hello", "heard 5", PROMPT)
+        with Terminal(folder, "chat", "--model", "house", "--resume", "last") as second:
+            second.until("heard 5", PROMPT)
+            first.line("edit it", "it is done", PROMPT)
+            shown = second.until("> edit it", "I edit.", "✓ update_file a.py", "it is done", PROMPT)
+            assert shown.count("I edit.") == 1
+            first.line("four", "heard 4", PROMPT)
+            second.until("> four", "heard 4", PROMPT)
+            second.line("sixsix", "heard 6", PROMPT)  # and the other way round
+            shown = first.until("> sixsix", "heard 6", PROMPT)
+            assert "> four" not in shown.partition("> sixsix")[2]
+            first.keys("half a pro", "half a pro")  # who types is not disturbed
+            second.line("seven77", "heard 7", PROMPT)
+            first.keys("mpt!", "mpt!")
+            assert "> seven77" not in first.text
+            first.keys("\x15")
+            first.line("", "> seven77", "heard 7", PROMPT)
+
+
+def test_a_terminal_that_joins_a_request_under_way_shows_what_it_has_done_and_its_reply_when_it_is_whole(
+    folder: Path, served: ModelServer
+) -> None:
+    served.rule = lambda asked: (
+        says("Now I read on.\nTUNACODE DONE: read", ending="waits")
+        if asked.turn
+        else says("I look first.\n", ("read_file", {"filepath": "a.py"}))
+    )
+    with _chat(folder, "--model", "house") as first:
+        first.line("go", "Now I read on.")
+        with Terminal(folder, "chat", "--model", "house", "--resume", "last") as second:
+            second.until("Following it", "> go", "I look first.", "✓ read_file a.py", "turn 2/40")
+            assert "Now I read on." not in second.text
+            served.gate.set()
+            second.until("Now I read on.", "done (unchecked): read", PROMPT)
+            first.until("done (unchecked): read", PROMPT)
+
+
+def test_a_terminal_that_follows_says_so_when_a_request_is_interrupted_and_shows_what_comes_then(
+    folder: Path, served: ModelServer
+) -> None:
+    with _chat(folder, "--model", "house") as first:
+        first.line("wait for it", "I begin.")
+        with Terminal(folder, "chat", "--model", "house", "--resume", "last") as second:
+            second.until("Following it", "> wait for it")
+            second.keys("typed mean")
+            first.keys(CTRL_C, INTERRUPTED, PROMPT)
+            shown = second.until(INTERRUPTED, "> typed mean")  # what was typed meanwhile is the next prompt's
+            assert '"continue" goes on with it here; another prompt cancels it.' in shown
+            second.keys("\x15")
+            first.line("edit it", "The request before it is cancelled", ASKED)
+            second.line("", "cancelled", "> edit it", "I edit.", "+x = 2", "It is asked there")
+            first.line("y", "it is done", PROMPT)
+            second.until("it is done", PROMPT)
+
+
+def test_a_question_that_is_answered_elsewhere_is_left_and_the_next_one_asked_here(
+    folder: Path, served: ModelServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edits = [("update_file", {"filepath": "a.py", "target": str(at), "patch": str(at + 1)}) for at in (1, 2)]
+    served.rule = lambda asked: (
+        says("I edit.\n", edits[asked.turn]) if asked.turn < 2 else says("TUNACODE DONE: both")
+    )
+    agent = "model: {provider: house}\ncoding: {sandbox: false, steps: {assistant: {mode: agent}}}\n"
+    (folder / "detent.yaml").write_text(agent + served.settings)
+    with _chat(folder) as chat:
+        chat.line("go", ASKED)
+        (row,) = _objects(capsys, "runs")["runs"]
+        command = [sys.executable, "-m", "detent", "release", row["id"], "yes"]
+        command += ["--hold", _objects(capsys, "show", row["id"])["holds"][0]["token"]]
+        done = subprocess.run(command, cwd=folder, check=False, capture_output=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        shown = chat.until("It was answered elsewhere", "+x = 3", ASKED)
+        assert "It is asked there" not in shown
+        chat.line("y", "both", PROMPT)
+        assert (folder / "a.py").read_text() == "x = 3\n"
 
 
 # -- what stays ---------------------------------------------------------------------------------------------
@@ -368,7 +476,7 @@ def test_the_commands_of_a_conversation(folder: Path, capsys: pytest.CaptureFixt
         chat.line("/export out.json", "exists already", PROMPT)
         assert json.loads((folder / "out.json").read_text())["session_id"] == session
         assert (folder / "out.json").stat().st_mode & 0o777 == 0o600
-        chat.line("/stat", "Did you mean", PROMPT)
+        chat.line("/hlep", "Did you mean /help?", PROMPT)
         chat.line("/resume 2026-01-01_00-00-00_x_000000", "no session", PROMPT)
         assert f"Session {session}" in chat.line("/resume last", PROMPT)
         chat.line("/quit")
@@ -403,5 +511,14 @@ def test_a_pipe_gives_one_prompt_a_line_and_sees_no_prompt(
     assert re.search(r"detent release \w+ yes --hold confirm:", waiting.stdout)
     assert "waits for an answer" in waiting.stderr
     assert "done (" not in waiting.stdout
+    assert (
+        "2 lines of the input not taken, from this one on: show a.py"
+        in _piped(folder, "replace 2 with 3 in a.py\nshow a.py\nlist files\n").stderr
+    )
+    objects = [
+        json.loads(line) for line in _piped(folder, "/state\n/nonsense\n", "--json").stdout.splitlines()
+    ]
+    assert [item["command"] for item in objects] == ["/state", "/nonsense"]
+    assert any("workspace" in line for line in objects[0]["lines"])
     lines = _piped(folder, "show a.py\n", "--json").stdout.splitlines()
     assert json.loads(lines[-1])["outcome"] == "completed"

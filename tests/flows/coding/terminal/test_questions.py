@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from detent.engine.confirmation import LONGEST_SHOWN
 from detent.flows.coding.options import RequestOptions
 from detent.flows.coding.terminal.questions import (
     Answer,
     Question,
+    chosen_answer,
     open_questions,
     question_lines,
     read_answer,
@@ -43,6 +46,19 @@ def test_a_no_may_have_a_reason() -> None:
     assert read_answer("no").plain == "no"  # type: ignore[union-attr]
     assert read_answer("n, use tabs").plain == {"no": "use tabs"}  # type: ignore[union-attr]
     assert read_answer("a").plain == "yes"  # type: ignore[union-attr]
+
+
+async def test_a_number_chooses_an_answer_only_if_there_are_as_many(tmp_path: Path) -> None:
+    asked = ("ask", {"question": "Which?", "choices": ["left", "right"]})
+    async with Desk(tmp_path, ScriptedModel([says("", asked)])) as desk:
+        result = await desk.ask("go", ASKING)
+        (question,) = await open_questions(desk.engine, await desk.engine.get(result.run_id))
+    assert chosen_answer(question, "2") == "right"
+    assert chosen_answer(question, "LEFT ") == "left"
+    assert chosen_answer(question, "straight on") == "straight on"
+    for text in ("3", "0", ""):
+        with pytest.raises(ValueError, match="left, right"):
+            chosen_answer(question, text)
 
 
 async def _asked(folder: Path, *calls: tuple[str, Any], text: str = "") -> tuple[list[str], Question]:

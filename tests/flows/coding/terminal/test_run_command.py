@@ -78,6 +78,23 @@ def served(project: Project) -> Iterator[ModelServer]:
         yield server
 
 
+def test_help_has_a_line_for_each_form(project: Project) -> None:
+    ran = project.coding("help")
+    assert "  show FILE, show FILE lines 3-10" in ran.lines
+    assert "  run tests" in ran.lines
+    assert "done (unchecked): I can: the above; up to 5 of them with then in between" in ran.out
+
+
+def test_a_misspelt_application_is_recognised(project: Project) -> None:
+    assert "Did you mean 'coding'?" in project("run", "codin", "hello").err
+
+
+def test_a_held_call_says_how_its_text_is_changed(project: Project, served: ModelServer) -> None:
+    served.rule = lambda asked: says("", ("bash", {"command": "ls", "cwd": "."}))
+    assert """'{"edit": {"command": …}}'""" in project.coding("--model", "house", "go on").out
+    assert re.search(r"waiting +1   \(detent runs --status waiting\)", project("doctor").out)
+
+
 # -- ends ---------------------------------------------------------------------------------------------------
 
 
@@ -177,7 +194,7 @@ def test_a_budget_that_is_used_up_is_told_with_the_command_that_goes_on(
 ) -> None:
     served.rule = lambda asked: says("", ("list_dir", {"max_entries": asked.turn + 1}))
     ran = project.coding("--model", "house", "--budget-tokens", "200", "go on")
-    assert any(line.startswith("not finished: the budget is used up") for line in ran.lines)
+    assert any(line.startswith("not finished: the budget is used up (tokens)  ") for line in ran.lines)
     assert re.search(r"detent reopen \w+ --budget-tokens MORE", ran.out)
 
 

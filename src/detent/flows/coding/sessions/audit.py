@@ -108,7 +108,8 @@ def counts(rows: Iterable[AuditRow]) -> dict[str, Any]:
         "ambiguous": sum(row.ambiguous for row in rows),
     }
     if any(row.done for row in rows):
-        total["done"] = dict(sorted(Counter(row.done for row in rows if row.done).items()))
+        done = Counter("damaged" if row.kind == "damaged" else row.done for row in rows if row.done)
+        total["done"] = dict(sorted(done.items()))
     return total
 
 
@@ -130,8 +131,11 @@ def existing_folder(path: Path | str) -> Path:
 class Migration:
     """The sessions of a folder in the new format: in place, or in another folder."""
 
-    def __init__(self, path: Path | str, out: Path | str | None, sessions: SessionFolder) -> None:
-        """`sessions` says how files are written: without which secrets, with or without booleans.
+    def __init__(
+        self, path: Path | str, out: Path | str | None, sessions: SessionFolder, *, flat: bool = False
+    ) -> None:
+        """`sessions` says how files are written: without which secrets, with or without booleans. `flat`
+        leaves out the sub-folders.
 
         Raises:
             ConfigurationError: there is no such folder, or both are the same.
@@ -139,6 +143,7 @@ class Migration:
         self._root = existing_folder(path)
         self._out = None if out is None else Path(out).expanduser().absolute()
         self._sessions = sessions
+        self._flat = flat
         if self._out is not None and self._out.resolve() == self._root.resolve():
             raise ConfigurationError(
                 f"{out} is the folder of the sessions itself. Leave --out away to migrate in place."
@@ -166,21 +171,26 @@ class Migration:
                 yield replace(row, done="unchanged")
             elif content.record.session_id != file.stem:
                 later.append(file)
+            elif self._target(file) in taken:
+                yield replace(row, done="failed", detail=_also(row, f"another file becomes {file.name}"))
             else:
-                taken.add(file)
-                yield self._copied(file, file, row, content)
+                taken.add(self._target(file))
+                yield self._copied(file, self._target(file), row, content)
         for file in later:
             row, content = _looked_at(self._root, file, now)
             if content is None:
                 yield replace(row, done="unchanged")
                 continue
-            named = file.with_name(f"{content.record.session_id}{SUFFIX}")
-            target = file if named in taken else named
+            named = self._target(file.with_name(f"{content.record.session_id}{SUFFIX}"))
+            target = self._target(file) if named in taken and not self._flat else named
             if target in taken:
                 yield replace(row, done="failed", detail=_also(row, f"another file becomes {target.name}"))
                 continue
             taken.add(target)
             yield self._copied(file, target, row, content)
+
+    def _target(self, file: Path) -> Path:
+        return Path(file.name) if self._flat else file
 
     def _in_place(self, file: Path, now: float) -> AuditRow:
         """One file, replaced by its new form, with the original beside it."""
@@ -301,5 +311,5 @@ def _row(place: str, content: Content) -> AuditRow:
     elif disagrees(record.plain):
         row = replace(row, reason=STATE_WINS, ambiguous=True, detail=STATE_WINS)
     if Path(place).stem != record.session_id:
-        row = replace(row, detail=_also(row, f"to go on with it, name it {record.session_id}{SUFFIX}"))
+        row = replace(row, detail=_also(row, f"its session is {record.session_id}"))
     return row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from detent.adapters.anchored import OpenFolder, open_folder
 from detent.adapters.disk import keep_private, private_folder
 from detent.flows.coding.sessions.files import BACKUP, file_bytes, keep_backup, locked, replace_file
-from detent.flows.coding.sessions.ids import check_session_id, is_session_id
+from detent.flows.coding.sessions.ids import check_session_id, is_beginning, is_session_id
 from detent.flows.coding.sessions.reading import (
     SUFFIX,
     Content,
@@ -79,6 +79,8 @@ class ListedSession(NamedTuple):
     files_changed: tuple[str, ...] = ()
     workspace: str | None = None
     is_legacy: bool = False
+    in_store_only: bool = False
+    """Its file is not there, only its journals."""
     problem: str | None = None
     """Why it cannot be used, a clause about the file; None if it can."""
 
@@ -108,6 +110,10 @@ class SessionFolder:
         """
         return self.path / f"{check_session_id(session_id)}{SUFFIX}"
 
+    def has(self, session_id: str) -> bool:
+        """Whether a session has a file, usable or not."""
+        return os.path.lexists(self.file(session_id))
+
     # -- one ------------------------------------------------------------------------------------------------
 
     def load(self, session_id: str) -> SessionRecord | None:
@@ -123,7 +129,8 @@ class SessionFolder:
             with open_folder(self.path, self.path) as folder:
                 content = _content(folder, file.name)
         except (FileNotFoundError, NotADirectoryError):
-            return None
+            other = self._under_another_name(session_id)
+            return None if other is None else other.record
         except TooNew as error:
             raise SessionTooNew(error.version, file) from None
         except Unusable as error:
@@ -132,6 +139,19 @@ class SessionFolder:
             raise ConfigurationError(f"{file} cannot be read: {error.strerror}.") from None
         self._note(session_id, content)
         return content.record
+
+    def _under_another_name(self, session_id: str) -> Content | None:
+        """A session in a file that is not named after it; the first of several."""
+        files = sorted(self._files(), key=lambda entry: entry.name)
+        if not files:
+            return None
+        with open_folder(self.path, self.path) as folder:
+            for entry in files:
+                with contextlib.suppress(Unusable, FileNotFoundError):
+                    content = _content(folder, entry.name, any_name=True)
+                    if content.record.session_id == session_id:
+                        return content
+        return None
 
     def existing(self, session_id: str) -> SessionRecord:
         """A session that must be there.
@@ -209,8 +229,7 @@ class SessionFolder:
 
     def list(self) -> Sequence[ListedSession]:
         """Every session file, the one that changed last first; those that cannot be used stand last."""
-        by_id = sorted(self._listed(), key=lambda item: item.id)
-        return sorted(by_id, key=lambda item: (item.problem is None, _seconds(item)), reverse=True)
+        return newest_first(self._listed())
 
     def last(self, workspace: Path | str) -> str | None:
         """The id of a workspace's newest session; None if it has none."""
@@ -236,16 +255,19 @@ class SessionFolder:
             if found is None:
                 raise ConfigurationError(f"There is no session of the workspace {workspace} in {self.path}.")
             return found
-        if is_session_id(text) and os.path.lexists(self.file(text)):
+        if is_session_id(text) and self.has(text):
             return text
         known = [file.name.removesuffix(SUFFIX) for file in self._files()]
         matches = sorted(name for name in known if text and name.startswith(text) and is_session_id(name))
+        if not matches and text:
+            ids = {item.id for item in self._listed() if item.problem is None}
+            matches = sorted(name for name in ids if name.startswith(text))
         if len(matches) == 1:
             return matches[0]
         if matches:
             shown = ", ".join(matches[:5]) + (", …" if len(matches) > 5 else "")
             raise ConfigurationError(f"'{text}' is the beginning of several sessions: {shown}.")
-        raise SessionNotFound(check_session_id(text), self.path)
+        raise SessionNotFound(text if is_beginning(text) else check_session_id(text), self.path)
 
     def _files(self) -> Sequence[os.DirEntry[str]]:
         try:
@@ -260,28 +282,46 @@ class SessionFolder:
         files = self._files()
         if not files:
             return
+        taken = {entry.name.removesuffix(SUFFIX) for entry in files}
         with open_folder(self.path, self.path) as folder:
-            for entry in files:
-                item = self._item(folder, entry.name)
+            for entry in sorted(files, key=lambda entry: entry.name):
+                item = self._item(folder, entry.name, taken)
                 if item is not None:
+                    taken.add(item.id)
                     yield item
 
-    def _item(self, folder: OpenFolder, name: str) -> ListedSession | None:
-        """A file in a listing; None if it is gone, or holds something else than a session."""
+    def _item(self, folder: OpenFolder, name: str, taken: Collection[str]) -> ListedSession | None:
+        """A file in a listing; None if it is gone, or holds something else than a session.
+
+        `taken` are the sessions that other files hold, or are named after.
+        """
         stem = name.removesuffix(SUFFIX)
         try:
-            content = _content(folder, name)
+            content = _content(folder, name, any_name=True)
+            if content.record.session_id in taken:
+                _check_name(content, name)
         except (FileNotFoundError, NoSession):
             return None
         except Unusable as error:
             return ListedSession(stem, name, problem=str(error))
-        record = content.record
+        return self.listed(content.record, name, is_legacy=content.is_legacy)
+
+    def listed(
+        self, record: SessionRecord, name: str, *, is_legacy: bool = False, in_store_only: bool = False
+    ) -> ListedSession:
+        """A session in a listing."""
         return ListedSession(
             record.session_id, name, record.state_value, record.is_complete, record.outcome,
             self.redaction.text(record.prompt), record.assistant_turns, record.created_at,
             record.updated_at or record.created_at, tuple(self.redaction.value(record.files_changed)),
-            self.redaction.value(record.workspace), content.is_legacy,
+            self.redaction.value(record.workspace), is_legacy, in_store_only,
         )  # fmt: skip
+
+
+def newest_first(items: Iterable[ListedSession]) -> Sequence[ListedSession]:
+    """Sessions in the order of listings: the one that changed last first, unusable files last."""
+    by_id = sorted(items, key=lambda item: item.id)
+    return sorted(by_id, key=lambda item: (item.problem is None, _seconds(item)), reverse=True)
 
 
 def sessions_folder(settings: Settings) -> Path:
@@ -301,14 +341,17 @@ def sessions_folder(settings: Settings) -> Path:
 # -- files --------------------------------------------------------------------------------------------------
 
 
-def _content(folder: OpenFolder, name: str) -> Content:
+def _content(folder: OpenFolder, name: str, *, any_name: bool = False) -> Content:
     content = content_of(*bytes_of(folder, name), name, time.time())
-    stem = name.removesuffix(SUFFIX)
-    if content.record.session_id != stem:
-        raise Unusable(
-            f"holds the session {content.record.session_id}; name it {content.record.session_id}{SUFFIX}"
-        )
+    if not any_name:
+        _check_name(content, name)
     return content
+
+
+def _check_name(content: Content, name: str) -> None:
+    own = content.record.session_id
+    if own != name.removesuffix(SUFFIX):
+        raise Unusable(f"holds the session {own}; name it {own}{SUFFIX}")
 
 
 def _seconds(item: ListedSession) -> float:

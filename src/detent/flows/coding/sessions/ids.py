@@ -44,6 +44,11 @@ def is_session_id(text: object) -> bool:
     return isinstance(text, str) and _ID.fullmatch(text) is not None
 
 
+def is_beginning(text: str) -> bool:
+    """Whether a text may be the beginning of a session's id."""
+    return re.fullmatch(r"[0-9a-f][0-9a-z_-]{0,47}", text) is not None
+
+
 def check_session_id(text: str) -> str:
     """The id; it is also the name of a file, so nothing else is let through.
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from detent.cli.output import clean, paint, say, warn
+from detent.cli.output import clean, cut, paint, say, warn
 from detent.cli.signals import INTERRUPTED
 from detent.flows.coding.request import SessionBusy, is_interrupted, last_run
 from detent.flows.coding.request_data import RequestData
+from detent.flows.coding.terminal.command_words import is_command
 from detent.flows.coding.terminal.completion import Completion
 from detent.flows.coding.terminal.conversation import Conversation
-from detent.flows.coding.terminal.ending import exit_code, tell
-from detent.flows.coding.terminal.following import driver_words
+from detent.flows.coding.terminal.ending import exit_code
+from detent.flows.coding.terminal.following import driver_words, prompt_line
 from detent.flows.coding.terminal.interrupts import Interrupts
-from detent.flows.coding.terminal.plain_text import one_line
 from detent.flows.coding.terminal.prompt_history import PromptHistory
 from detent.flows.coding.terminal.prompt_line import PromptLine, interruptible
-from detent.flows.coding.terminal.slash_commands import COMMANDS, Leave, SlashCommands, is_command
+from detent.flows.coding.terminal.slash_commands import COMMANDS, Leave, SlashCommands
+from detent.flows.coding.terminal.transition_lines import say_line
+from detent.insight.formatting import count
 from detent.kernel.errors import ConfigurationError, DetentError
 from detent.kernel.status import Status
 
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
     from detent.flows.coding.terminal.request_setup import RequestSetup
 
 ANSWER_HERE = '  Or answer it here: "continue".'
+FOLLOWING = "Following it: a reply appears when it is whole. Ctrl-C stops that."
 LEAVE_HINT = "(Ctrl-C once more, or Ctrl-D, leaves)"
 
 
@@ -41,10 +47,10 @@ class ChatLoop:
             folder = setup.sessions(flow)
             history = None if folder is None else PromptHistory(folder.path, folder.redaction.text)
             self._line = PromptLine(history, self._completion())
-        self._conversation = Conversation(setup, engine, flow, line=self._line)
+        self._conversation = Conversation(setup, engine, flow, line=self._line, is_chat=True)
         self._commands = SlashCommands(self._conversation, self._attach)
-        self._keys = 0
-        """How often Ctrl-C was pressed in a row."""
+        self._leaves = False
+        """Whether Ctrl-C in an empty line leaves: it was pressed before, and nothing was typed since."""
 
     def _completion(self) -> Completion:
         def sessions() -> Iterable[str]:
@@ -77,22 +83,27 @@ class ChatLoop:
         """Read a prompt and do what it says; the exit code if the conversation is over."""
         runner = self._conversation.runner
         await runner.write_sessions()
-        begun, runner.typed = runner.typed.rstrip("\n"), ""
         assert self._line is not None
+        prompt = f"{paint('>', 'cyan', bold=True)} "
         try:
-            prompt = f"{paint('>', 'cyan', bold=True)} "
+            if interrupts.take():
+                raise KeyboardInterrupt
+            await self._show_news()
+            begun, runner.typed = runner.typed.rstrip("\n"), ""
+            if not begun and not await self._line.until_key(prompt, self._has_news):
+                return None
             text = self._line.read(prompt, begun=begun, interrupted=interrupts.take)
         except EOFError:
             say()
             return 0
         except KeyboardInterrupt:
             say()
-            self._keys += 1
-            if self._keys > 1:
+            if self._leaves and not self._line.given_up:
                 return INTERRUPTED
+            self._leaves = True
             say(paint(LEAVE_HINT, dim=True))
             return None
-        self._keys = 0
+        self._leaves = False
         if not text.strip():
             return None
         self._line.remember(text)
@@ -117,8 +128,29 @@ class ChatLoop:
             return False
         if stopped.asked:
             say(paint(ANSWER_HERE, dim=True))
-        self._keys = int(stopped.interrupted)
         return stopped.terminated
+
+    async def _has_news(self) -> bool:
+        return await self._conversation.news() is not None
+
+    async def _show_news(self) -> None:
+        """Show what other terminals do in the session."""
+        while (run := await self._conversation.news()) is not None:
+            if run.status is Status.RUNNING:
+                who = await driver_words(self._engine, run.id)
+                say(paint(f"This session is being worked on by {who}. {FOLLOWING}", dim=True))
+            await self._show_others(run.id)
+
+    async def _show_others(self, run_id: str) -> None:
+        """Show a request that another process drives, and how it was left."""
+        run = await self._conversation.follow(run_id)
+        if self._conversation.left_following:
+            say(paint("Not followed any longer; it goes on there.", dim=True))
+        elif run.status is Status.WAITING:
+            await self._conversation.tell(run, asked=True)
+            say(paint(ANSWER_HERE, dim=True))
+        else:
+            await self._conversation.tell(run)
 
     async def _refused(self, busy: SessionBusy) -> None:
         """The session's last request is open: say how to close it, or follow it live."""
@@ -134,10 +166,8 @@ class ChatLoop:
     async def _follow(self, run_id: str) -> None:
         who = await driver_words(self._engine, run_id)
         session = self._conversation.session
-        say(f"Session {session} is being worked on by {who}. Following it; Ctrl-C stops that.")
-        run = await self._conversation.follow(run_id)
-        if run.status.is_end:
-            await tell(self._setup.project, self._engine, run)
+        say(f"Session {session} is being worked on by {who}. {FOLLOWING}")
+        await self._show_others(run_id)
 
     async def _attach(self, text: str) -> None:
         """Go on with a session: say where it is, and follow what is under way.
@@ -161,14 +191,14 @@ class ChatLoop:
         say(f"Session {session}")
         if run is None:
             return
-        prompt = one_line(RequestData(run.data).prompt)[:200]
-        say(f"{paint('>', 'cyan', bold=True)} {paint(clean(prompt), dim=True)}")
         if run.status is Status.RUNNING and not await is_interrupted(self._engine, run.id):
             await self._follow(run.id)
             return
-        await tell(self._setup.project, self._engine, run)
-        if not run.status.is_end:
-            say(paint('  "continue" goes on with it here.', dim=True))
+        self._conversation.note(run)
+        say(prompt_line(run))
+        await self._conversation.tell(run)
+        if run.status is Status.WAITING:
+            say(paint(ANSWER_HERE, dim=True))
 
     async def _left(self, code: int) -> int:
         """Say how to come back; the exit code."""
@@ -191,7 +221,7 @@ class ChatLoop:
                 continue
             if is_command(text):
                 try:
-                    await self._commands.perform(text)
+                    await self._piped_command(text)
                 except Leave:
                     break
                 continue
@@ -199,12 +229,43 @@ class ChatLoop:
                 stopped = await self._conversation.request(text.strip())
             except SessionBusy as busy:
                 await self._conversation.say_busy(busy, told=told)
+                self._say_not_taken([text, *self._piped_rest()])
                 return busy.exit_code
             if stopped.interrupted or stopped.terminated:
+                self._say_not_taken(self._piped_rest())
                 return INTERRUPTED
             result = await self._conversation.result(stopped)
             told, worst = result.outcome == "waiting", max(worst, exit_code(result))
         return worst
+
+    async def _piped_command(self, text: str) -> None:
+        """Perform a command; for a program its lines are one object."""
+        if not self._conversation.json:
+            await self._commands.perform(text)
+            return
+        printed = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(printed):
+                await self._commands.perform(text)
+        finally:
+            lines = printed.getvalue().splitlines()
+            say_line({"event": "command", "command": text.strip(), "lines": lines})
+
+    @staticmethod
+    def _say_not_taken(lines: Sequence[str]) -> None:
+        if lines:
+            first = cut(clean(lines[0]), 60)
+            warn(f"{count(len(lines), 'line')} of the input not taken, from this one on: {first}")
+
+    @staticmethod
+    def _piped_rest() -> list[str]:
+        """The lines that have arrived and were not read."""
+        stream = sys.stdin.buffer
+        with contextlib.suppress(OSError, ValueError):
+            os.set_blocking(stream.fileno(), False)
+            raw = stream.read() or b""
+            return [line for line in raw.decode("utf-8", "replace").splitlines() if line.strip()]
+        return []
 
     @staticmethod
     def _piped_line() -> bytes:

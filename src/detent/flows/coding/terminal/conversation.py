@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from detent.cli.output import clean, cut, paint, say, warn
 from detent.flows.coding.request import SessionBusy, is_interrupted, last_run, start_request
+from detent.flows.coding.request_data import RequestData
 from detent.flows.coding.result import CodingResult, result_of
 from detent.flows.coding.terminal.display import RequestDisplay
 from detent.flows.coding.terminal.ending import tell
-from detent.flows.coding.terminal.following import follow
+from detent.flows.coding.terminal.following import Follower
 from detent.flows.coding.terminal.plain_text import one_line
 from detent.flows.coding.terminal.prompt_line import PromptLine, is_interactive
 from detent.flows.coding.terminal.request_runner import RequestRunner, Stopped
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from detent.kernel.run import Run
 
 CONTINUE = "continue"
+GO_ON_HERE = '"continue" goes on with it here; another prompt cancels it.'
 
 
 class Conversation:
@@ -45,8 +47,10 @@ class Conversation:
         session: str | None = None,
         line: PromptLine | None = None,
         announces: bool = False,
+        is_chat: bool = False,
     ) -> None:
         """Without a `session` the first request begins one. Questions are asked on `line`, or stay open."""
+        self._is_chat = is_chat
         self.setup, self.engine, self.flow = setup, engine, flow
         self.session = session
         self.options: RequestOptions = setup.options
@@ -64,6 +68,8 @@ class Conversation:
         for observer in (shown, TransitionLog(flow.name)):
             if observer is not None:
                 engine.add_observer(observer)
+        self.follower = None if self.display is None else Follower(engine, self.display)
+        """Shows what other processes do in the session; None where nothing is shown."""
         self.runner = RequestRunner(
             engine, flow, display=shown, line=None if self.json else line, way_on=self._way_on
         )
@@ -76,6 +82,8 @@ class Conversation:
     def _way_on(self, run_id: str) -> str:
         if self.setup.project.forgets:
             return "The request is not kept."
+        if self._is_chat:
+            return f"Come back with: {self.setup.project.command('chat', '--resume', str(self.session))}"
         return f"Go on with: {self.setup.project.command('resume', run_id)}"
 
     def allow(self, rule: str) -> None:
@@ -95,15 +103,29 @@ class Conversation:
         """
         run_id = await self._open_request(prompt)
         if run_id is None:
+            before = await self.last()
             started = await start_request(
                 self.engine, prompt, workspace=self.setup.folder, options=self.options,
                 session=self.session, folder=self.setup.sessions(self.flow), budget=self.setup.budget,
                 drive=False,
             )  # fmt: skip
             run_id, self.session = started.run_id, started.session_id
+            if before is not None and not before.status.is_end:
+                await self._say_cancelled(before.id)
             if self._announces:
                 say(f"{paint('coding', bold=True)}  {cut(clean(one_line(prompt)), 60)}")
         return await self.run(run_id)
+
+    async def _say_cancelled(self, run_id: str) -> None:
+        """Say that a prompt has ended the request that was open before it."""
+        run = await self.engine.get(run_id)
+        if run.status is not Status.CANCELLED:
+            return
+        if self.json:
+            say_line({"event": "cancelled", "run_id": run.id, "reason": run.reason})
+        elif not self.quiet:
+            prompt = cut(clean(one_line(RequestData(run.data).prompt)), 60)
+            say(paint(f"The request before it is cancelled: {prompt}", "yellow"))
 
     async def _open_request(self, prompt: str) -> str | None:
         """The request that a prompt goes on with."""
@@ -119,22 +141,52 @@ class Conversation:
     async def run(self, run_id: str) -> Stopped:
         """Drive a request and print how it was left."""
         stopped = await self.runner.run(run_id)
-        if stopped.elsewhere:
-            stopped = stopped._replace(run=await self.follow(run_id))
+        while stopped.elsewhere:
+            self.note(stopped.run)
+            run = await self.follow(run_id)
+            if run.status is Status.WAITING and not self.left_following:  # nobody else asks it
+                stopped = await self.runner.run(run_id)
+            else:
+                stopped = stopped._replace(run=run, elsewhere=False)
+        if not self.left_following:
+            self.note(stopped.run)
         if self.json:
             result = await self.result(stopped)
             say_line(await result_object(self.engine, result))
         else:
             if stopped.interrupted and self.display is not None:
                 self.display.discard()
-            await tell(self.setup.project, self.engine, stopped.run, whole=self.quiet, asked=stopped.asked)
+            await self.tell(stopped.run, asked=stopped.asked)
         return stopped
 
+    async def tell(self, run: Run, *, asked: bool = False) -> None:
+        """Print how a request ended, or what it waits for and how it goes on; its question was `asked`."""
+        go_on = GO_ON_HERE if self._is_chat else None
+        await tell(self.setup.project, self.engine, run, whole=self.quiet, asked=asked, go_on=go_on)
+
+    def note(self, run: Run) -> None:
+        """A request has been shown as it stands."""
+        if self.follower is not None:
+            self.follower.note(run)
+
     async def follow(self, run_id: str) -> Run:
-        """Show a request that another process drives, until it ends or Ctrl-C is pressed."""
-        if self.display is None:
+        """Show a request that another process drives, until it ends or stops, or Ctrl-C is pressed."""
+        if self.follower is None:
             return await self.engine.get(run_id)
-        return await follow(self.engine, run_id, self.display, self.runner.interrupts)
+        run = await self.follower.follow(run_id, self.runner.interrupts, lambda: self._way_on(run_id))
+        self.runner.typed += self.follower.take()
+        return run
+
+    @property
+    def left_following(self) -> bool:
+        """Whether the person did not want to follow any longer."""
+        return self.follower is not None and self.follower.left
+
+    async def news(self) -> Run | None:
+        """A request of the session in which something has happened elsewhere that was not shown."""
+        if self.follower is None or self.session is None or self.setup.project.forgets:
+            return None
+        return await self.follower.news(self.session)
 
     async def result(self, stopped: Stopped) -> CodingResult:
         """The result of a request as it was left."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from detent.flows.coding.grammar import FORMS
 from detent.flows.coding.result import CodingResult, result_of
 from detent.flows.coding.summary import REASONS
 from detent.flows.coding.terminal.plain_text import one_line, text_lines
@@ -36,6 +37,10 @@ def closing_lines(result: CodingResult) -> Iterator[str]:
 
     if result.outcome == "completed":
         summary = one_line(result.summary) or ", ".join(map(one_line, result.files_changed[:5]))
+        forms = "; ".join(FORMS)
+        if forms in summary:  # a line each is read, all in one is not
+            yield from (f"  {form}" for form in FORMS)
+            summary = summary.replace(forms, "the above")
         if len(summary) > LONGEST_SUMMARY:
             summary = f"{summary[:LONGEST_SUMMARY]}…"
         done = paint(f"done ({CHECKED.get(result.checked, result.checked)})", "green")
@@ -59,12 +64,18 @@ def _unfinished(result: CodingResult) -> str:
         case "incomplete":
             return f"{paint('not finished', 'red')}: {REASONS.get(why, why)}"
         case "budget_exhausted":
-            return f"{paint('not finished', 'magenta')}: the budget is used up{f' ({why})' if why else ''}"
+            return f"{paint('not finished', 'magenta')}: {_used_up(why)}"
         case "interrupted":
             return paint("interrupted", "yellow")
         case "waiting":
             return f"{paint('waiting', 'yellow')} for an answer"
     return f"{paint(result.outcome, 'red')}{f': {why}' if why else ''}"
+
+
+def _used_up(why: str) -> str:
+    """A used-up budget; `why` is such as "tokens budget used up"."""
+    limit = why.removesuffix(" budget used up")
+    return f"the budget is used up{f' ({limit})' if limit else ''}"
 
 
 def _figures(result: CodingResult) -> str:
@@ -106,10 +117,19 @@ class CodingKind(Kind):
         return True
 
 
-async def tell(workspace: Any, engine: Engine, run: Run, *, whole: bool = False, asked: bool = False) -> None:
+async def tell(
+    workspace: Any,
+    engine: Engine,
+    run: Run,
+    *,
+    whole: bool = False,
+    asked: bool = False,
+    go_on: str | None = None,
+) -> None:
     """Print how a request ended, or what it waits for and how it goes on.
 
     `whole`: its text too, which was not shown while it was written. `asked`: its question was just shown.
+    `go_on`: how one that was interrupted goes on, where no command is needed for it.
     """
     from detent.cli.output import say
     from detent.flows.coding.terminal.questions import commands_of, open_questions, question_lines
@@ -129,7 +149,8 @@ async def tell(workspace: Any, engine: Engine, run: Run, *, whole: bool = False,
         for line in commands_of(workspace, question):
             say(line)
     if result.outcome in ("interrupted", "budget_exhausted") and not workspace.forgets:
-        say(f"  {way_on(workspace, result)}")
+        own = go_on if result.outcome == "interrupted" else None
+        say(f"  {own or way_on(workspace, result)}")
 
 
 def added_text(result: CodingResult, run: Run) -> list[str]:

@@ -6,16 +6,20 @@ that arrive together are taken together.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import select
+import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from detent.cli.output import printable
+from detent.cli.output import is_terminal, printable, width
+from detent.cli.signals import graceful
+from detent.insight.formatting import count
 
 if TYPE_CHECKING:
     from detent.flows.coding.terminal.prompt_history import PromptHistory
@@ -26,6 +30,9 @@ Complete = Callable[[str, str], list[str]]
 TOGETHER = 0.05
 """Seconds within which further lines belong to the same paste."""
 DELIMITERS = " \t\n"
+LOOKS_EVERY = 0.5
+"""Seconds between two looks for news while nothing is typed."""
+PASTES_ON, PASTES_OFF = "\x1b[?2004h", "\x1b[?2004l"
 NOTICED_WITHIN = 0.1
 """Seconds after which a signal that readline has not noticed is followed by another."""
 
@@ -50,6 +57,10 @@ class PromptLine:
         self._readline = _readline()
         self._pastes = self._prepare()
         """Whether pastes arrive as one text by themselves."""
+        self.given_up = ""
+        """What stood in the line when Ctrl-C was pressed in it last."""
+        self._as_it_was: list[Any] | None = None
+        """The terminal's mode, while keys wait in it for readline."""
 
     def _prepare(self) -> bool:
         line = self._readline
@@ -69,6 +80,76 @@ class PromptLine:
         ):  # fmt: skip
             line.parse_and_bind(setting)
         return True
+
+    async def until_key(self, prompt: str, news: Callable[[], Awaitable[bool]]) -> bool:
+        """Show the prompt until a key is pressed, which `read` then gets; False as soon as there is `news`.
+
+        Raises:
+            KeyboardInterrupt: the person has pressed Ctrl-C.
+        """
+        self.given_up = ""
+        if self._readline is None or not self._hold_keys(echo=False):
+            return True
+        number = sys.stdin.fileno()
+        if select.select([number], [], [], 0)[0]:
+            return self._hold_keys(echo=True)
+        _write(printable(prompt) + (PASTES_ON if self._pastes else ""))
+        loop, pressed = asyncio.get_running_loop(), asyncio.Event()
+        with graceful(self._give_back) as stop:
+            loop.add_reader(number, pressed.set)
+            waiting = [asyncio.ensure_future(event.wait()) for event in (pressed, stop.asked)]
+            try:
+                while not any(task.done() for task in waiting) and not await news():
+                    await asyncio.wait(waiting, timeout=LOOKS_EVERY, return_when=asyncio.FIRST_COMPLETED)
+            except BaseException:
+                self._give_back()
+                raise
+            finally:
+                loop.remove_reader(number)
+                for task in waiting:
+                    task.cancel()
+        if pressed.is_set() and stop.signal is None:
+            _write("\b" * width(prompt))  # readline writes it again
+            return self._hold_keys(echo=True)
+        self._give_back()
+        if stop.signal == signal.SIGINT:
+            raise KeyboardInterrupt
+        if stop.signal is not None:
+            raise SystemExit(128 + stop.signal)
+        _write("\r\x1b[K" + (PASTES_OFF if self._pastes else ""))
+        return False
+
+    def _hold_keys(self, *, echo: bool) -> bool:
+        """Have keys wait in the terminal, each at once; False if that cannot be.
+
+        Readline shows what it reads only where it finds `echo`.
+        """
+        try:
+            import termios
+
+            number = sys.stdin.fileno()
+            mode = termios.tcgetattr(number)
+            if self._as_it_was is None:
+                self._as_it_was = [*mode[:6], [*mode[6]]]
+            mode[0] &= ~termios.ICRNL
+            mode[3] &= ~(termios.ECHO | termios.ICANON)
+            mode[3] |= termios.ECHO if echo else 0
+            mode[6][termios.VMIN], mode[6][termios.VTIME] = 1, 0
+            termios.tcsetattr(number, termios.TCSADRAIN, mode)
+        except Exception:  # no terminal, or none of this kind
+            self._as_it_was = None
+            return False
+        return True
+
+    def _give_back(self) -> str:
+        """Give the terminal its mode back."""
+        before, self._as_it_was = self._as_it_was, None
+        if before is not None:
+            with contextlib.suppress(Exception):
+                import termios
+
+                termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, before)
+        return ""
 
     def read(
         self,
@@ -95,15 +176,25 @@ class PromptLine:
             with interruptible():
                 if interrupted():
                     raise KeyboardInterrupt
+                self.given_up = ""
                 with contextlib.nullcontext() if line is None else _heard_at_once():
                     text = input(_marked(prompt) if line is not None else printable(prompt))
                 text = text if self._pastes else "\n".join([text, *_pasted_lines()])
         except UnicodeDecodeError:
             return ""
+        except KeyboardInterrupt:
+            self.given_up = line.get_line_buffer() if line is not None else ""
+            raise
         finally:
+            self._give_back()
             if line is not None:
                 line.set_startup_hook(None)
-        return text.encode("utf-8", "replace").decode().replace("\r\n", "\n").replace("\r", "\n")
+        text = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.count("\n") + 1
+        if line is not None and is_terminal() and lines > shutil.get_terminal_size().lines:
+            # Readline writes lines that have no room over each other in the last row.
+            _write(f"\x1b[1A\r\x1b[2K[{count(lines, 'line')}]\n")
+        return text
 
     def remember(self, text: str) -> None:
         """Offer a prompt again, here and in later conversations."""
@@ -125,6 +216,11 @@ class PromptLine:
                 with contextlib.suppress(Exception):  # a completion that fails must not end a conversation
                     self._matches = self._complete(word, before)
         return self._matches[number] if number < len(self._matches) else None
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def discard_typed() -> None:

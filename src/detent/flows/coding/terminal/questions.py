@@ -109,6 +109,29 @@ def read_answer(text: str) -> Answer | None:
     return None if refusal is None else Answer("no", refusal["reason"].strip())
 
 
+def chosen_answer(question: Question, text: str) -> str:
+    """The answer that a person has typed to a question with choices, or in own words.
+
+    Raises:
+        ValueError: it is none; the message says what is expected.
+    """
+    text, choices = text.strip(), question.choices
+    own_words = question.kind not in ("doubt", "choice")
+    chosen = next((choice for choice in choices if choice.lower() == text.lower()), None)
+    if chosen is not None and text:
+        return chosen
+    if text.isascii() and text.isdigit() and choices:
+        number = int(text[:9])
+        if 0 < number <= len(choices):
+            return choices[number - 1]
+        raise ValueError(f"There are only {len(choices)}: {shown(', '.join(choices))}.")
+    if own_words and text:
+        return text
+    if choices:
+        raise ValueError(f"One of: {shown(', '.join(choices))}.")
+    raise ValueError("Say something, or leave it open: Ctrl-D.")
+
+
 async def open_questions(engine: Engine, run: Run, root: Run | None = None) -> list[Question]:
     """The questions a person can answer, of a request and of the runs below it that it waits for."""
     found: list[Question] = []

@@ -13,11 +13,15 @@ from detent.cli.output import clean, paint, say, warn
 from detent.cli.signals import Stop, done_first, graceful
 from detent.flows.coding.permission import grant_for
 from detent.flows.coding.request_data import RequestData
+from detent.flows.coding.terminal.askers import asking
+from detent.flows.coding.terminal.call_text import call_line
+from detent.flows.coding.terminal.command_words import is_command, is_known_command
 from detent.flows.coding.terminal.interrupts import Interrupts
 from detent.flows.coding.terminal.prompt_line import PromptLine, discard_typed
 from detent.flows.coding.terminal.questions import (
     Answer,
     Question,
+    chosen_answer,
     open_questions,
     question_lines,
     read_answer,
@@ -37,8 +41,14 @@ FOR_EFFECTS, FOR_COMMANDS = 5.0, 0.2
 """Seconds that an effect gets to end when the request is interrupted."""
 SETTLED_WITHIN = 10.0
 """Seconds after an interrupt in which whoever waited for the request hears of it."""
-ANSWERS = "y once · a always in this session · n no, and why if you like"
+ANSWERS = "y once · a always · n no, and why if you like"
+OF_FOLDER = "a: this tool in this very folder, until the program ends"
+OF_CALL = "a: exactly this, until the program ends"
 AGAIN = "Say y (yes), a (always) or n (no); anything else is asked again."
+NO_COMMANDS = (
+    "Commands work at the prompt only. Ctrl-C leaves the question open and goes there; then "
+    '"continue" asks it again.'
+)
 
 
 class Stopped(NamedTuple):
@@ -52,7 +62,19 @@ class Stopped(NamedTuple):
     asked: bool = False
     """Its open question was shown, and left open."""
     elsewhere: bool = False
-    """Its question was answered by somebody else, who drives it now."""
+    """Its question was answered by somebody else; `run` is the request as it was when it was asked."""
+
+
+def _always(question: Question) -> str:
+    """What the answer `a` to a question would allow."""
+    if question.call is None:
+        return "a: as y, it is too long for more"
+    grant = grant_for(*question.call, RequestData(question.run.data).workspace)
+    return OF_CALL if grant.scope.startswith("sha256:") else OF_FOLDER
+
+
+class _NotOpen(Exception):
+    """A question was answered elsewhere."""
 
 
 class RequestRunner:
@@ -80,6 +102,8 @@ class RequestRunner:
         """How the last question was left open."""
         self.typed = ""
         """What was typed while a request ran."""
+        self.granted: dict[str, dict[str, None]] = {}
+        """What is always allowed in each session, in words."""
         self.interrupts: Interrupts | None = None
         """Remembers Ctrl-C that was pressed before a request was under way."""
 
@@ -96,11 +120,12 @@ class RequestRunner:
             if not questions:
                 return stopped
             await self.write_sessions()
-            answered = await self._ask(questions[0])
+            async with asking(self._engine, stopped.run):
+                answered = await self._ask(questions[0])
+            if not answered and self._answered_elsewhere:
+                return Stopped(stopped.run, elsewhere=True)
             if not answered:
-                run = await self._engine.get(run_id)
-                elsewhere = self._answered_elsewhere
-                return Stopped(run, self._left_by_key, asked=not elsewhere, elsewhere=elsewhere)
+                return Stopped(await self._engine.get(run_id), self._left_by_key, asked=True)
             target = questions[0].run.id
 
     async def write_sessions(self) -> None:
@@ -180,7 +205,7 @@ class RequestRunner:
         self.typed, self._left_by_key, self._answered_elsewhere = "", False, False
         while True:
             try:
-                answer = self._read(question)
+                answer = await self._read(question)
                 await self._give(question, answer)
                 return True
             except EOFError:
@@ -194,35 +219,56 @@ class RequestRunner:
                 warn(clean(error.why))
                 self._answered_elsewhere = True
                 return False
+            except _NotOpen:
+                say("  It was answered elsewhere.")
+                self._answered_elsewhere = True
+                return False
             except ConfigurationError as error:
                 warn(clean(str(error)))
 
-    def _read(self, question: Question) -> Any:
-        """The answer, once it is one."""
+    async def _line_for(self, question: Question, words: str) -> str:
+        """A line that a person has typed below a question.
+
+        Raises:
+            _NotOpen: the question was answered elsewhere before anything was typed.
+        """
         assert self._line is not None
+        run, token = question.run, question.token
+
+        async def answered() -> bool:
+            if (await self._engine.store.row(run.id)).seq == run.seq:
+                return False
+            now = await self._engine.get(run.id)
+            return question.hold.name not in now.holds or now.token(question.hold.name) != token
+
+        prompt = f"  {paint(f'{words}>', 'yellow')} "
+        if not await self._line.until_key(prompt, answered):
+            raise _NotOpen
+        return self._line.read(prompt, completes=False)
+
+    async def _read(self, question: Question) -> Any:
+        """The answer, once it is one."""
         if question.kind == "confirm":
-            say(f"  {paint(ANSWERS, dim=True)}")
+            say(f"  {paint(f'{ANSWERS}   ({_always(question)})', dim=True)}")
             while True:
-                answer = read_answer(self._line.read(f"  {paint('y/a/n>', 'yellow')} ", completes=False))
+                text = await self._line_for(question, "y/a/n")
+                answer = read_answer(text)
                 if answer is not None:
                     return answer
-                say(f"  {AGAIN}")
+                say(f"  {NO_COMMANDS if is_command(text) else AGAIN}")
         choices = question.choices
         words = "/".join(choices) if question.kind in ("doubt", "choice") else "your answer"
         while True:
-            text = self._line.read(f"  {paint(f'{words}>', 'yellow')} ", completes=False).strip()
-            if text.isascii() and text.isdigit() and 0 < int(text) <= len(choices):
-                return choices[int(text) - 1]
-            if question.kind in ("doubt", "choice"):
-                chosen = next((choice for choice in choices if choice.lower() == text.lower()), None)
-                if chosen is not None:
-                    return chosen
-            elif text:
-                return text
-            expected = (
-                f"One of: {', '.join(choices)}." if choices else "Say something, or leave it open: Ctrl-D."
-            )
-            say(f"  {expected}")
+            line = await self._line_for(question, words)
+            if is_known_command(line):
+                say(f"  {NO_COMMANDS}")
+                continue
+            try:
+                chosen = chosen_answer(question, line)
+            except ValueError as error:
+                say(f"  {error}")
+            else:
+                return chosen
 
     async def _give(self, question: Question, answer: Any) -> None:
         engine, run, token = self._engine, question.run, question.token
@@ -249,3 +295,7 @@ class RequestRunner:
         session = RequestData(question.root.data).session
         for name in filter(None, (session, question.run.id)):
             self._flow.grant(name, grant)
+        if session is not None:
+            exact = grant.scope.startswith("sha256:")
+            words = call_line(*call) if exact else f"{grant.tool} in {grant.scope}"
+            self.granted.setdefault(session, {})[words] = None

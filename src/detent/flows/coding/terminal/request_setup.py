@@ -141,6 +141,9 @@ class RequestSetup:
         )  # fmt: skip
         if tape is not None and tape.plays:  # what is played back did not happen
             flow.writer = flow.ended = None
+        if flow.writer is not None:
+            flow.writer.tell = _warn_lines
+        flow.waits = None  # the terminal writes the file itself, once the question is to be asked
         async with engine:
             await self._check_model(engine, flow)
             try:
@@ -197,8 +200,9 @@ class RequestSetup:
         Raises:
             ConfigurationError: there is none, or there are several.
         """
-        from detent.flows.coding.request import LAST, last_run, last_session
+        from detent.flows.coding.request import LAST, last_session
         from detent.flows.coding.sessions.folder import SessionNotFound
+        from detent.flows.coding.sessions.in_store import sessions_in
 
         folder = self.sessions(flow)
         if text == LAST:
@@ -208,11 +212,20 @@ class RequestSetup:
         try:
             return folder.find(text, self.folder)
         except SessionNotFound:
-            if await last_run(engine, text) is not None:  # known to the store alone
-                return text
+            known = await sessions_in(engine.store)  # perhaps to the store alone
+            matches = [text] if text in known else [session for session in known if session.startswith(text)]
+            if len(matches) == 1:
+                return matches[0]
             raise
 
     @staticmethod
     def sessions(flow: CodingFlow) -> SessionFolder | None:
         """The folder of the session files."""
         return None if flow.writer is None else flow.writer.folder
+
+
+def _warn_lines(text: str) -> None:
+    from detent.cli.output import clean, warn
+
+    for line in text.splitlines():
+        warn(f"  {clean(line)}" if line.startswith(" ") else clean(line))

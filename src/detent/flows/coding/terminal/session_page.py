@@ -47,8 +47,20 @@ def _in_brackets(reason: str | None) -> str | None:
 def _migrated(migration: Mapping[str, Any] | None) -> str | None:
     if migration is None:
         return None
-    detail = f" ({migration['detail']})" if migration["detail"] else ""
-    return f"{migration['reason']}{', ambiguous' if migration['ambiguous'] else ''}{detail}"
+    detail = f" ({detail_words(migration['detail'])})" if migration["detail"] else ""
+    ambiguous = ", ambiguous" if migration["ambiguous"] and migration["reason"] != "ambiguous" else ""
+    return f"{str(migration['reason']).replace('_', ' ')}{ambiguous}{detail}"
+
+
+_DETAILS = {
+    "state_wins": "its state contradicts its booleans, and counts",
+    "marker_in_transcript": "its last reply says done, its booleans do not, and they count",
+}
+
+
+def detail_words(detail: str | None) -> str:
+    """What else there is to know of an older session, for people."""
+    return "; ".join(_DETAILS.get(part, part) for part in (detail or "").split("; "))
 
 
 def _message_lines(message: Any) -> Iterator[str]:

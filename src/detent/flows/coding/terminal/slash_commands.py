@@ -14,9 +14,8 @@ from detent.flows.coding.result import result_of
 from detent.flows.coding.terminal.ending import closing_lines
 from detent.flows.coding.terminal.plain_text import one_line
 from detent.flows.coding.terminal.questions import commands_of, open_questions, question_lines
-from detent.flows.coding.terminal.session_page import moment_shown, state_shown
+from detent.flows.coding.terminal.session_page import moment_shown
 from detent.kernel.errors import ConfigurationError, nearest
-from detent.kernel.plain import to_plain
 
 if TYPE_CHECKING:
     from detent.flows.coding.sessions.folder import SessionFolder
@@ -38,14 +37,6 @@ class Command(NamedTuple):
     act: Callable[[SlashCommands, str], Awaitable[None]]
 
 
-def is_command(text: str) -> bool:
-    """Whether a line is meant as a command: one word after the slash, which is no path."""
-    if not text.startswith("/") or "\n" in text.strip():
-        return False
-    word = text[1:].split(maxsplit=1)[0] if text[1:].strip() else ""
-    return text[1:2] != " " and word.replace("-", "").isalpha() if word else True
-
-
 class SlashCommands:
     """Performs the commands of one conversation."""
 
@@ -63,7 +54,7 @@ class SlashCommands:
         name, _, rest = text.strip()[1:].partition(" ")
         command = COMMANDS.get(name.lower())
         if command is None:
-            hint = nearest(name, COMMANDS)
+            hint = nearest(name, COMMANDS).replace("'", "/", 1).replace("'", "")
             say(f"There is no command /{clean(name)}.{hint} See /help. A prompt may begin with a blank.")
             return
         try:
@@ -136,10 +127,13 @@ class SlashCommands:
         for name, rules in (("allow", options.allow), ("deny", options.deny)):
             for rule in rules:
                 say(f"  {name:<6} {clean(rule)}")
-        for grant in sorted(map(to_plain, conversation.flow.granted.get(conversation.session or "", ()))):
-            say(f"  always {clean(' '.join(map(str, grant)))}   (this session)")
+        granted = conversation.runner.granted.get(conversation.session or "", {})
+        for words in granted:
+            say(f"  always {clean(words)}   (until this program ends)")
         if options.yes:
             say("  Everything is allowed (--yes).")
+        elif not (options.allow or granted):
+            say("  Nothing is allowed without a question, but reading.")
         say("  Further: /allow TOOL[:PATTERN], such as /allow bash:pytest *")
 
     async def _todo(self, rest: str) -> None:
@@ -158,15 +152,20 @@ class SlashCommands:
         listed = [item for item in self._folder.list() if item.problem is not None or item.workspace == here]
         rows = [
             [
-                item.id, state_shown(item.state, item.is_complete), item.problem or item.outcome or "-",
-                moment_shown(item.changed), cut(one_line(item.prompt), 60),
+                item.id, item.problem or item.outcome or str(item.state), moment_shown(item.changed),
+                cut(one_line(item.prompt), 60),
             ]
             for item in listed[:LONGEST_LISTED]
         ]  # fmt: skip
         if rows:
-            table(["SESSION", "STATE", "OUTCOME", "CHANGED", "BEGAN WITH"], rows)
+            table(["SESSION", "OUTCOME", "CHANGED", "BEGAN WITH"], rows)
         else:
             say("There is no session of this workspace yet.")
+        if (more := len(listed) - len(rows)) > 0:
+            command = self._conversation.setup.project.command(
+                "sessions", "list", "--limit", str(len(listed))
+            )
+            say(paint(f"{more:,} more: {command}", dim=True))
 
     async def _resume(self, rest: str) -> None:
         if not rest:

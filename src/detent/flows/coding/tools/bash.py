@@ -10,18 +10,22 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from detent.adapters.project.confinement import NONE, Confinement, Stopped, confinement
 from detent.adapters.project.processes import end_process, name_process, still_runs
 from detent.adapters.project.programs import Ran
 from detent.adapters.project.sandbox import OWN_FOLDER, quoted
+from detent.engine.calls import in_thread
 from detent.engine.tools import EffectCall, Tool, ToolError
+from detent.flows.coding.test_files import Contents, TestFiles, changed
 from detent.flows.coding.tools.spec import (
     LONGEST_COMMAND,
     LONGEST_TIMEOUT,
     SPECS,
+    WATCH,
     ToolSettings,
     with_code_arguments,
 )
@@ -40,6 +44,8 @@ GRACE = 5.0
 """Seconds that an interrupted command gets to end by itself."""
 SETTLING = 60.0
 """Seconds beyond its own limit in which a command must have been started, ended and recorded."""
+MOST_NAMED = 20
+"""Files that a receipt names."""
 SHELLS = ("bash", "sh")
 
 
@@ -49,6 +55,7 @@ class Bash:
     def __init__(self, settings: ToolSettings, repeatable: bool = False) -> None:
         self._settings = settings
         self._repeatable = repeatable
+        self._test_files = TestFiles()
 
     async def run(
         self,
@@ -58,6 +65,7 @@ class Bash:
         cwd: str = ".",
         timeout: float = 120,
         env: Mapping[str, str] | None = None,
+        watch: bool = False,
     ) -> dict[str, Any]:
         """Run one command; the receipt has its output and exit code."""
         space = Workspace.at(
@@ -76,6 +84,9 @@ class Bash:
             process = name_process(pid)
             await call.begun(pid=pid, started=process["born"], host=process["host"])
 
+        tests = await self._tests(space.root) if watch else {}
+        guarded = self._settings.guarded
+        hashes = await in_thread(guarded.digests)
         began = time.monotonic()
         left, stopped = False, ""
         try:
@@ -90,8 +101,19 @@ class Bash:
                 raise asyncio.CancelledError from None
         except ToolError as error:
             raise ToolError("failed", error.message) from None
+        finally:
+            configures = await in_thread(guarded.compare, hashes, f"a command of run {call.run_id}")
         receipt = _receipt(ran, left, stopped, timeout)
-        return {**receipt, "seconds": round(time.monotonic() - began, 3)}
+        if configures:
+            receipt["content"] = with_notes(receipt["content"], [_untrusted(configures)])
+        receipt["seconds"] = round(time.monotonic() - began, 3)
+        if watch and (edited := changed(tests, await self._tests(space.root))):
+            receipt["tests_changed"] = edited[:MOST_NAMED]
+        return receipt
+
+    async def _tests(self, root: Path) -> Contents:
+        found: Contents = await in_thread(self._test_files.contents, root)
+        return found
 
     async def _sandbox(self) -> Confinement:
         if self._settings.sandbox is False:
@@ -109,6 +131,11 @@ class Bash:
         names = {*NAMED, *self._settings.pass_env}
         passed = {name: value for name, value in environ.items() if name in names or name.startswith(LOCALE)}
         return {"PATH": os.defpath, **passed}
+
+
+def _untrusted(files: Sequence[str]) -> str:
+    names = ", ".join(files[:MOST_NAMED])
+    return f"It has changed what configures Detent ({names}), so a person has to trust the project again."
 
 
 def _check(command: str, env: Mapping[str, str], timeout: float) -> None:
@@ -204,6 +231,7 @@ def preview(
     cwd: str = ".",
     timeout: float = 120,
     env: Mapping[str, str] | None = None,
+    watch: bool = False,
 ) -> str:
     """What would be run, and where."""
     lines = [command, f"in {cwd}", f"for at most {timeout:g} seconds"]
@@ -220,5 +248,5 @@ def bash_tool(settings: ToolSettings, *, name: str = "bash", repeatable: bool = 
     return Tool(
         name, Bash(settings, repeatable).run, wants_call=True, idempotent=repeatable, stop=stop, retry=ONCE,
         timeout=LONGEST_TIMEOUT + SETTLING, preview=preview, description=spec.description,
-        arguments=with_code_arguments(spec),
+        arguments=with_code_arguments(spec, watch=WATCH),
     )  # fmt: skip

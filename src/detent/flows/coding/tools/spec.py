@@ -50,7 +50,10 @@ DECIDED: Mapping[str, Any] = {
 WRITING: Mapping[str, Mapping[str, Any]] = {"seen": SEEN, "decided": DECIDED, "denied": DENIED}
 """The arguments that code supplies to a change of a file."""
 
-SUPPLIED = frozenset({"workspace", "seen", "denied", "secrets", "decided"})
+WATCH = {"type": "boolean", "description": "Whether to say which files of tests the command changes."}
+"""An argument of commands that code supplies."""
+
+SUPPLIED = frozenset({"workspace", "seen", "denied", "secrets", "decided", "watch"})
 """All arguments that code supplies."""
 
 

@@ -86,7 +86,9 @@ class TestKinds:
         table["agent"] = [f"agent {number}" if number < 40 else "the usual one" for number in range(90)]
         notebook = prepared(tmp_path, table, "price").cook(SPLITTING)
         encoder = notebook["feature_pipeline"]["columns"].named_transformers_["categories"][-1]
-        agents = encoder.categories_[list(notebook.value('columns_by_kind(X_train)["categories"]')).index("agent")]
+        agents = encoder.categories_[
+            list(notebook.value('columns_by_kind(X_train)["categories"]')).index("agent")
+        ]
         assert len(agents) > 20
         assert notebook["encoded_columns"] < 30
 

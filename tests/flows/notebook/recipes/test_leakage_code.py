@@ -109,7 +109,9 @@ class TestCopiesOfClasses:
     def test_a_number_that_separates_all_classes_is_taken_out(self, tmp_path: Path, rising: int) -> None:
         rng = np.random.default_rng(0)
         place = {"aster": 0, "iris": 1, "rose": 2}
-        table = flowers().assign(leak=lambda rows: rising * rows["kind"].map(place) + rng.uniform(0, 0.9, len(rows)))
+        table = flowers().assign(
+            leak=lambda rows: rising * rows["kind"].map(place) + rng.uniform(0, 0.9, len(rows))
+        )
         assert set(split(tmp_path, table, "kind")["leakage_report"]["removed"]) == {"leak"}
 
     def test_a_number_that_separates_one_class_of_three_stays(self, tmp_path: Path) -> None:
@@ -130,7 +132,12 @@ class TestCombinations:
         rng = np.random.default_rng(3)
         day, night = rng.gamma(3, 40, rows).round(2), rng.gamma(2, 15, rows).round(2)
         return pd.DataFrame(
-            {"day_sales": day, "night_sales": night, "staff": rng.integers(2, 9, rows), "rain": rng.normal(size=rows)}
+            {
+                "day_sales": day,
+                "night_sales": night,
+                "staff": rng.integers(2, 9, rows),
+                "rain": rng.normal(size=rows),
+            }
         ).assign(sales=day + night)
 
     def test_the_two_columns_that_add_up_are_named_and_taken_out(self, tmp_path: Path) -> None:
@@ -158,13 +165,21 @@ class TestCombinations:
 
     def test_factors_of_the_target_are_taken_out(self, tmp_path: Path) -> None:
         rng = np.random.default_rng(4)
-        table = pd.DataFrame({"pieces": rng.integers(1, 50, 90), "each": rng.uniform(1, 9, 90), "rain": rng.normal(size=90)})
+        table = pd.DataFrame(
+            {"pieces": rng.integers(1, 50, 90), "each": rng.uniform(1, 9, 90), "rain": rng.normal(size=90)}
+        )
         table["sum"] = table["pieces"] * table["each"]
         assert set(split(tmp_path, table, "sum")["removed"]) == {"pieces", "each"}
 
     def test_classes_by_a_sum_over_a_limit_are_parted_by_its_columns(self, tmp_path: Path) -> None:
         rng = np.random.default_rng(4)
-        table = pd.DataFrame({"maths": rng.integers(0, 100, 300), "art": rng.integers(0, 100, 300), "age": rng.normal(size=300)})
+        table = pd.DataFrame(
+            {
+                "maths": rng.integers(0, 100, 300),
+                "art": rng.integers(0, 100, 300),
+                "age": rng.normal(size=300),
+            }
+        )
         table["passed"] = np.where(table["maths"] + table["art"] >= 100, "yes", "no")
         assert set(split(tmp_path, table, "passed")["removed"]) == {"maths", "art"}
 

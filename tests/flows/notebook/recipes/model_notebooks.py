@@ -10,18 +10,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import joblib
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 
 from detent.flows.notebook.domain.problem import ProblemReading, Split, TableFacts, TableFormat
-from detent.flows.notebook.recipes import chart_code, column_typing, definitions
+from detent.flows.notebook.domain.problem_reader import read_problem
+from detent.flows.notebook.recipes import chart_code, column_typing, data_catalogue, definitions
 from detent.flows.notebook.recipes.model_catalogue import RECIPES
 from detent.flows.notebook.recipes.recipe import Kitchen
 
 mpl.use("Agg")
 
+BEFORE = (
+    "data_collection_inventory", "data_structure_discovery", "variable_semantics_analysis",
+    "observation_unit_identification", "relevance_assessment", "dimensional_integrity_check",
+    "value_validity_check", "completeness_restoration", "method_proposal", "training_evaluation_strategy",
+)  # fmt: skip
+"""Steps of stages 1 to 4 that leave what later stages need."""
 SPLITTING = "feature_engineering_integration"
 MODELLING = (SPLITTING, "method_integration", "model_training_tuning")
 PREDICTABILITY = (
@@ -80,7 +86,7 @@ class ModelNotebook:
 
     def play(self, step: str, **kitchen: Any) -> str:
         """Execute one recipe, and return its text about the results."""
-        recipe = RECIPES[step](replace(self.kitchen, **kitchen))
+        recipe = {**data_catalogue.RECIPES, **RECIPES}[step](replace(self.kitchen, **kitchen))
         self.run(recipe.code, step)
         text = self.value(recipe.result.strip())
         assert isinstance(text, str)
@@ -183,6 +189,22 @@ def prepared(
     )
     notebook = ModelNotebook(folder, names, Kitchen(reading, **kitchen))
     notebook.run(_EARLIER_CELLS)
+    return notebook
+
+
+def from_file(
+    folder: Path, content: str | bytes, problem: str, name: str = "table.csv", **options: Any
+) -> ModelNotebook:
+    """A notebook whose file was read, typed and planned for by the recipes of stages 1 to 4."""
+    path = folder / "assets" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    notebook = ModelNotebook(
+        folder, {"__name__": "__main__"}, Kitchen(read_problem(problem, [path], **options))
+    )
+    for step in BEFORE:
+        notebook.play(step)
+    notebook.run(chart_code.CHARTS)
     return notebook
 
 

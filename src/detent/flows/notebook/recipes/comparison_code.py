@@ -4,7 +4,7 @@ from __future__ import annotations
 
 SCORES = r'''
 def scores_of(y_true, predicted, chances=None):
-    """All scores of predictions. Of two classes the last in order is the positive one; of more, classes count equally."""
+    """All scores of predictions. Of two classes the last is the positive one; more classes count equally."""
     if not IS_CLASSIFICATION:
         squared = mean_squared_error(y_true, predicted)
         scores = {
@@ -52,7 +52,7 @@ def all_scores(model, X, y):
 
 
 def worth(score):
-    """A score turned so that more is better; errors by their logarithm, so that no hard fold decides alone."""
+    """A score as more is better; an error by its logarithm, so that no hard fold decides alone."""
     return score if HIGHER_IS_BETTER else -np.log(np.maximum(score, 1e-300))
 
 
@@ -62,8 +62,8 @@ def primary_worth(model, X, y):
 '''
 
 SIZES = r'''
-# The work is sized by the shape of the table, never by the clock: a run repeats exactly, and large tables stay
-# affordable. Cells are rows times encoded columns (times classes, where there are more than two).
+# The work is sized by the shape of the table, never by the clock: a run repeats exactly, and large tables
+# stay affordable. Cells are rows times encoded columns, times classes where there are more than two.
 CELLS_PER_ROW = encoded_columns * (len(LABELS) if len(LABELS) > 2 else 1)
 
 

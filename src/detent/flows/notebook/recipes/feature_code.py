@@ -38,7 +38,8 @@ def build_features(X, interactions=False, imputing="median", scaler=StandardScal
         sparse_output=False,
     )
     if kinds["numbers"]:
-        parts.append(("numbers", make_pipeline(as_numbers, SimpleImputer(**impute), scaler()), kinds["numbers"]))
+        filled = make_pipeline(as_numbers, SimpleImputer(**impute), scaler())
+        parts.append(("numbers", filled, kinds["numbers"]))
         if interactions:
             parts.append(
                 (

@@ -1,4 +1,4 @@
-"""Code that looks for leaks: columns that give the target away, and rows that are on both sides of the split."""
+"""Code that looks for leaks: columns that give the target away, rows on both sides of the split."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def columns_that_combine(X, y):
 
 SPLIT_CHECKS = r'''
 def leaks_of_the_split(X_train, X_test):
-    """What must not be: rows or groups on both sides, the target among the features, values changed beforehand."""
+    """What must not be: rows or groups on both sides, the target as a feature, values changed beforehand."""
     leaks = []
     shared = X_train.index.intersection(X_test.index)
     if len(shared):

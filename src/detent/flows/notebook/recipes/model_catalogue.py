@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from detent.flows.notebook.recipes import modelling, stability, tuning, validation
+from detent.flows.notebook.recipes import (
+    impact,
+    modelling,
+    stability,
+    stability_verdict,
+    tuning,
+    validation,
+)
 from detent.flows.notebook.recipes.recipe import Recipes
 
 RECIPES: Recipes = {
@@ -15,10 +22,10 @@ RECIPES: Recipes = {
         validation.holdout_evaluation,
         validation.temporal_validation,
         validation.domain_generalization,
-        validation.business_impact_assessment,
+        impact.business_impact_assessment,
         stability.data_perturbation_testing,
         stability.parameter_sensitivity,
-        stability.multi_variation_analysis,
-        stability.stability_consolidation,
+        stability_verdict.multi_variation_analysis,
+        stability_verdict.stability_consolidation,
     )
 }

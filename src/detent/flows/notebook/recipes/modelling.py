@@ -22,12 +22,12 @@ def feature_engineering_integration(kitchen: Kitchen) -> Recipe:
         "COMBINE": attempted(kitchen, "columns_that_combine(others, y)", '([], "")'),
     }
     return Recipe(
-        lead="The rows are split **once**, before anything is learned from them. Everything that is fitted (medians, "
-        "scales, encodings) is fitted inside a pipeline, on training rows alone, and rows that belong together stay "
-        "on one side.\n\n"
-        "Then the training rows are searched for columns that give the target away: copies of it in another unit, "
-        "its labels in other words, columns that add up to it. A model that leans on them would shine here and fail "
-        "later, so they are left out, each with its reason.",
+        lead="The rows are split **once**, before anything is learned from them. Everything that is fitted "
+        "(medians, scales, encodings) is fitted inside a pipeline, on training rows alone, and rows that "
+        "belong together stay on one side.\n\n"
+        "Then the training rows are searched for columns that give the target away: copies of it in another "
+        "unit, its labels in other words, columns that add up to it. A model that leans on them would shine "
+        "here and fail later, so they are left out, each with its reason.",
         code=cell(
             _FEATURE_IMPORTS,
             fill(_FEATURE_FACTS, slots),
@@ -159,7 +159,8 @@ leakage_report = {
 
 share = len(X_test) / len(df_typed)
 print(
-    f"{len(X_train):,} training rows, {len(X_test):,} hold-out rows ({share:.1%}), {split['kind']} split of {unit_reason}"
+    f"{len(X_train):,} training rows, {len(X_test):,} hold-out rows ({share:.1%}), {split['kind']} split of "
+    f"{unit_reason}"
 )
 for kind, names in columns_by_kind(X_train).items():
     print(f"{kind:>12}  {len(names):,} columns")
@@ -173,8 +174,8 @@ print("leaks that remain:", leakage_report["leaks"] or "none")
 
 _FEATURE_RESULT = r"""
 (
-    f"**{len(X_test):,} of {len(df_typed):,} rows** ({len(X_test) / len(df_typed):.1%}) are held out, drawn once by a "
-    f"{split['kind']} split"
+    f"**{len(X_test):,} of {len(df_typed):,} rows** ({len(X_test) / len(df_typed):.1%}) are held out, drawn "
+    f"once by a {split['kind']} split"
     + (f" by {code_name(split['column'])}" if split["column"] else "")
     + ", and stay closed until the hold-out evaluation. "
     + (f"{counted(equal_rows, 'row')} equal an earlier one; " if equal_rows else "")
@@ -184,7 +185,8 @@ _FEATURE_RESULT = r"""
         if lonely_classes
         else ""
     )
-    + f"{counted(X_train.shape[1], 'feature')} become {counted(encoded_columns, 'encoded column')} inside the pipeline"
+    + f"{counted(X_train.shape[1], 'feature')} become {counted(encoded_columns, 'encoded column')} inside "
+    "the pipeline"
     + (", the best by a univariate filter. " if KEEP_BEST else ". ")
     + (
         "Taken out as leaks:\n\n"
@@ -215,10 +217,10 @@ def method_integration(kitchen: Kitchen) -> Recipe:
         "FOLDS": attempted(kitchen, "cross_validated(model, X_study, y_study)", "pd.DataFrame()"),
     }
     return Recipe(
-        lead="Which kind of model suits these data? Each candidate is a whole pipeline, so every fold learns its own "
-        "medians, scales and encodings. A baseline that ignores the features shows what a score is worth. Gradient "
-        "boosting with its defaults is always among the candidates: whatever is tuned later has to beat it on the "
-        "same folds.",
+        lead="Which kind of model suits these data? Each candidate is a whole pipeline, so every fold "
+        "learns its own medians, scales and encodings. A baseline that ignores the features shows what a "
+        "score is worth. Gradient boosting with its defaults is always among the candidates: whatever is "
+        "tuned later has to beat it on the same folds.",
         code=cell(
             _CANDIDATE_IMPORTS,
             fill(_CANDIDATE_FACTS, slots),
@@ -326,10 +328,11 @@ _CANDIDATE_RESULT = r"""
         ]
     )
     + f"\n\n**{best_names(candidate_folds)[0]}** is ahead with {PRIMARY} "
-    f"{short(candidate_folds[best_names(candidate_folds)[0]][PRIMARY].mean())}; the baseline, which knows no feature, has "
-    f"{short(baseline_metrics[PRIMARY])}."
+    f"{short(candidate_folds[best_names(candidate_folds)[0]][PRIMARY].mean())}; the baseline, which knows "
+    f"no feature, has {short(baseline_metrics[PRIMARY])}."
     + (
-        f" The models were compared on {len(X_study):,} of the {len(X_train):,} training rows, drawn at random."
+        f" The models were compared on {len(X_study):,} of the {len(X_train):,} training rows, drawn at "
+        "random."
         if len(X_study) < len(X_train)
         else ""
     )

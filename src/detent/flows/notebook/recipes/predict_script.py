@@ -66,9 +66,9 @@ _HEAD = '''
 
     python predict.py NEW [OUT]
 
-NEW is a csv, tsv, jsonl, parquet or xlsx file with the columns that the model was trained on, in any order; other
-columns, the target among them, are ignored. OUT is a csv file with one row for each row of NEW, in its order;
-without OUT the predictions are printed. The model is read from ../models, seen from this file.
+NEW is a csv, tsv, jsonl, parquet or xlsx file with the columns that the model was trained on, in any order;
+other columns, the target among them, are ignored. OUT is a csv file with one row for each row of NEW, in its
+order; without OUT the predictions are printed. The model is read from ../models, seen from this file.
 """
 
 import csv
@@ -165,7 +165,7 @@ def decimal_of(columns, separator):
         grouped += texts.str.fullmatch(r"[-+]?[1-9]\d{0,2}(,\d{3})+").sum()
         commas += texts.str.fullmatch(r"[-+]?(\d*|\d{1,3}(\.\d{3})+),\d+").sum()
         points += texts.str.fullmatch(r"[-+]?\d*\.\d+([eE][-+]?\d+)?").sum()
-    # 1,234 is a thousand or a number with three decimals; the latter in files that part their columns otherwise.
+    # 1,234 is a thousand, or a number with three decimals in files that part their columns by semicolons.
     return "," if commas - (0 if separator == ";" else grouped) > points else "."
 
 

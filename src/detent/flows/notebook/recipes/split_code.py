@@ -34,8 +34,8 @@ def rows_that_belong_together(columns):
     if equal.nunique() < 20 or equal.value_counts().iloc[0] > 0.4 * len(equal):
         return single, f"single rows, {COARSE}"
     if IS_CLASSIFICATION:
-        # Where rows with the same features often differ in their class, the table is coarse. Parting them by their
-        # class would show the model the wrong answer for each held-out row, so all of them stay together.
+        # Where rows with the same features often differ in their class, the table is coarse. Parting them by
+        # their class would teach the wrong answer for each held-out row, so all of them stay together.
         alike = pd.Series(pd.factorize(row_identity(columns))[0], index=df_typed.index)
         contested = df_typed[target_column].groupby(alike).transform("nunique") > 1
         if (

@@ -24,13 +24,15 @@ def model_training_tuning(kitchen: Kitchen) -> Recipe:
 
 
 _LEADS = (
-    "Can better settings do more? The best two candidates are searched by random draws with a fixed seed, scored in "
-    "folds of the training rows. The winner over all candidates, tuned or not, is fitted again on the training rows, "
-    "saved, loaded and compared with itself. Beside it goes a file that says how a new table gets its types.",
-    "The first search did not reach what was asked for, so this one goes wider: more settings in more folds, extra "
-    "trees, and products of the three numbers that tell most. What was tried before stays in the race.",
-    "The most careful attempt: to all that was tried before comes the mean of the three best models, which errs less "
-    "than most of them alone.",
+    "Can better settings do more? The best two candidates are searched by random draws with a fixed seed, "
+    "scored in folds of the training rows. The winner over all candidates, tuned or not, is fitted again on "
+    "the training rows, saved, loaded and compared with itself. Beside it goes a file that says how a new "
+    "table gets its types.",
+    "The first search did not reach what was asked for, so this one goes wider: more settings in more "
+    "folds, extra trees, and products of the three numbers that tell most. What was tried before stays in "
+    "the race.",
+    "The most careful attempt: to all that was tried before comes the mean of the three best models, which "
+    "errs less than most of them alone.",
 )
 
 _IMPORTS = """
@@ -119,12 +121,14 @@ reload_check = {
 
 spread = contender_folds[winner][PRIMARY].std()
 print(
-    f"chosen: {winner}, {PRIMARY} {cv_metrics[PRIMARY]:.6g} ± {spread:.3g}, fitted on {len(final_rows):,} rows"
+    f"chosen: {winner}, {PRIMARY} {cv_metrics[PRIMARY]:.6g} ± {spread:.3g}, fitted on {len(final_rows):,} "
+    "rows"
 )
 for limit in problem_thresholds:
     score, met = cv_metrics[limit["metric"]], meets(limit, cv_metrics, baseline_metrics)
     print(
-        f"{limit['metric']} {limit['comparison']} {limit['value']}: {score:.6g} in the folds, {'met' if met else 'NOT met'}"
+        f"{limit['metric']} {limit['comparison']} {limit['value']}: {score:.6g} in the folds, "
+        f"{'met' if met else 'NOT met'}"
     )
 for name, same in agreement.items():
     if same < 1:
@@ -146,11 +150,12 @@ _RESULT = r"""
     )
     + f"\n\nThe final model is **{winner}**, fitted on {len(final_rows):,} training rows. "
     + " ".join(
-        f"{limit['metric']} {limit['comparison']} {limit['value']}: {short(cv_metrics[limit['metric']])} in the folds, "
-        + ("met." if meets(limit, cv_metrics, baseline_metrics) else "**not met**.")
+        f"{limit['metric']} {limit['comparison']} {limit['value']}: {short(cv_metrics[limit['metric']])} in "
+        "the folds, " + ("met." if meets(limit, cv_metrics, baseline_metrics) else "**not met**.")
         for limit in problem_thresholds
     )
-    + f" The search tried {sum(search['settings'] for search in searches):,} settings. Loaded again, the saved model predicts "
+    + f" The search tried {sum(search['settings'] for search in searches):,} settings. Loaded again, the "
+    "saved model predicts "
     + ("the same" if reload_check["equal"] else "**something else**")
     + f" for {counted(reload_check['rows'], 'row')}."
 )

@@ -1,7 +1,8 @@
 """Code that keeps how columns got their types, so that a new table gets the same ones.
 
-The rules are those of stage 2 (`column_typing.py`). They are saved as `models/typing.json` beside the model, with what
-each column was when the first table was read. `READ_AGAIN` stands in the notebook, which checks it, and in the script.
+The rules are those of stage 2 (`column_typing.py`). They are saved as `models/typing.json` beside the model,
+with what each column was when the first table was read. `READ_AGAIN` stands in the notebook, which checks it,
+and in the script.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def typing_to_save():
 
 
 def typing_agreement(saved):
-    """The share of rows whose values come out the same when they are read as text and typed again, by column."""
+    """By column, the share of rows whose value comes out the same when it is read as text and typed again."""
     some = df_typed.index[:: max(1, len(df_typed) // 5000)]
     written = raw_dataset.loc[some, saved["columns"]].astype(object)
     for name, form in saved["forms"].items():

@@ -1,4 +1,4 @@
-"""The recipes of stage 6: the folds, the hold-out, other times, other groups, and what the error means."""
+"""The recipes of stage 6: the folds, the hold-out, other times and other groups."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def cross_validation_assessment(kitchen: Kitchen) -> Recipe:
     """Score the final model's recipe fold by fold."""
     slots = {"DRAW": attempted(kitchen, "draw_folds(fold_scores)", "None")}
     return Recipe(
-        lead="How much does the score hang on which rows are trained with? The final model's settings are trained "
-        "anew in each of the framework's folds and scored on the rows left out. The spread of the folds says how "
-        "far a single score may be trusted. The hold-out has no part in this.",
+        lead="How much does the score hang on which rows are trained with? The final model's settings are "
+        "trained anew in each of the framework's folds and scored on the rows left out. The spread of the "
+        "folds says how far a single score may be trusted. The hold-out has no part in this.",
         code=cell(FOLD_CHART, ATTEMPT if kitchen.iteration > 1 else "", fill(_FOLDS, slots)),
         result=_FOLDS_RESULT,
     )
@@ -35,9 +35,9 @@ print(f"mean {cv_mean:.6g}, standard deviation {cv_spread:.3g}, baseline {baseli
 
 _FOLDS_RESULT = r"""
 (
-    f"Over {counted(len(cv_scores), 'fold')} of {len(X_study):,} training rows the final model reaches {PRIMARY} "
-    f"**{short(cv_mean)} ± {short(cv_spread)}**, from {short(min(cv_scores))} to {short(max(cv_scores))}; the baseline "
-    f"has {short(baseline_metrics[PRIMARY])}. "
+    f"Over {counted(len(cv_scores), 'fold')} of {len(X_study):,} training rows the final model reaches "
+    f"{PRIMARY} **{short(cv_mean)} ± {short(cv_spread)}**, from {short(min(cv_scores))} to "
+    f"{short(max(cv_scores))}; the baseline has {short(baseline_metrics[PRIMARY])}. "
     + (
         "Every fold is better than the baseline."
         if all((score > baseline_metrics[PRIMARY]) == HIGHER_IS_BETTER for score in cv_scores)
@@ -62,8 +62,9 @@ def holdout_evaluation(kitchen: Kitchen) -> Recipe:
     return Recipe(
         lead="Now the hold-out is opened, for the "
         + ("first and only time" if looks == 1 else "second and last time, which the model card will say")
-        + ". Nothing was fitted, chosen or tuned with these rows, so this is the score to expect on new rows of the same "
-        "kind. Drawing the held-out rows again and again, with repeats, shows how much of it is chance.",
+        + ". Nothing was fitted, chosen or tuned with these rows, so this is the score to expect on new "
+        "rows of the same kind. Drawing the held-out rows again and again, with repeats, shows how much "
+        "of it is chance.",
         code=cell(
             REGRESSION_CHARTS if regression else CLASS_CHARTS,
             _INTERVALS,
@@ -111,15 +112,17 @@ holdout_interval = {
 print(f"{len(y_test):,} held-out rows, look {holdout_looks}, intervals of {times} draws")
 for name, (low, high) in holdout_interval.items():
     print(
-        f"{name:>18}  {test_performance[name]:.6g}  [{low:.6g}, {high:.6g}]  baseline {baseline_performance[name]:.6g}"
+        f"{name:>18}  {test_performance[name]:.6g}  [{low:.6g}, {high:.6g}]  baseline "
+        f"{baseline_performance[name]:.6g}"
     )
 """
 
 _HOLDOUT_RESULT = r"""
 (
-    f"On **{len(y_test):,} rows that the model had never seen**, {PRIMARY} is **{short(test_performance[PRIMARY])}** "
-    f"(95 % interval {short(holdout_interval[PRIMARY][0])} to {short(holdout_interval[PRIMARY][1])}); the folds had "
-    f"{short(cv_metrics[PRIMARY])}, the baseline has {short(baseline_performance[PRIMARY])} here.\n\n"
+    f"On **{len(y_test):,} rows that the model had never seen**, {PRIMARY} is "
+    f"**{short(test_performance[PRIMARY])}** (95 % interval {short(holdout_interval[PRIMARY][0])} to "
+    f"{short(holdout_interval[PRIMARY][1])}); the folds had {short(cv_metrics[PRIMARY])}, the baseline has "
+    f"{short(baseline_performance[PRIMARY])} here.\n\n"
     + "\n".join(
         f"- {limit['metric']} {limit['comparison']} "
         + (short(float(limit["value"])) if limit["value"] != "baseline" else "the baseline")
@@ -152,9 +155,9 @@ def temporal_validation(kitchen: Kitchen) -> Recipe:
         )
     }
     return Recipe(
-        lead="Does the model hold for later rows? Where the table has dates, the same settings are trained on the "
-        "earlier four fifths of the training rows and scored on the last fifth. A score much below that of the folds "
-        "means that things change over time.",
+        lead="Does the model hold for later rows? Where the table has dates, the same settings are trained "
+        "on the earlier four fifths of the training rows and scored on the last fifth. A score much below "
+        "that of the folds means that things change over time.",
         code=cell(_ELSEWHERE, ATTEMPT if kitchen.iteration > 1 else "", fill(_TEMPORAL, slots)),
         result=_TEMPORAL_RESULT,
     )
@@ -162,7 +165,7 @@ def temporal_validation(kitchen: Kitchen) -> Recipe:
 
 _ELSEWHERE = r'''
 def scores_elsewhere(train, valid):
-    """Scores of the final settings and of the baseline, trained on some training rows and scored on others."""
+    """Scores of the final settings and the baseline, trained on some training rows and scored on others."""
     allowed = some_rows(STUDY_CELLS)
     train = train[train.isin(allowed)]
     if len(train) < 10 or len(valid) < 5 or y_train[train].nunique() < 2:
@@ -200,10 +203,12 @@ for entry, value in temporal_validation_report.items():
 
 _TEMPORAL_RESULT = r"""
 (
-    f"Trained on the training rows before {temporal_validation_report['begin']} ({code_name(temporal_validation_report['column'])}) "
-    f"and scored on the {temporal_validation_report['scored_rows']:,} later ones, {PRIMARY} is "
-    f"**{short(temporal_validation_report[PRIMARY])}**; the folds had {short(temporal_validation_report['folds'])}, the "
-    f"baseline has {short(temporal_validation_report['baseline'])} on these rows."
+    f"Trained on the training rows before {temporal_validation_report['begin']} "
+    f"({code_name(temporal_validation_report['column'])}) and scored on the "
+    f"{temporal_validation_report['scored_rows']:,} later ones, {PRIMARY} is "
+    f"**{short(temporal_validation_report[PRIMARY])}**; the folds had "
+    f"{short(temporal_validation_report['folds'])}, the baseline has "
+    f"{short(temporal_validation_report['baseline'])} on these rows."
     if PRIMARY in temporal_validation_report
     else f"Nothing to measure here: {temporal_validation_report['reason']}."
 )
@@ -221,9 +226,9 @@ def domain_generalization(kitchen: Kitchen) -> Recipe:
         )
     }
     return Recipe(
-        lead="Does the model hold for groups it has not met? Where rows belong to groups, each group of the training "
-        "rows is left out once: the model is trained on the others and scored on it. More than ten groups are put "
-        "together into five parts.",
+        lead="Does the model hold for groups it has not met? Where rows belong to groups, each group of the "
+        "training rows is left out once: the model is trained on the others and scored on it. More than ten "
+        "groups are put together into five parts.",
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_DOMAIN, slots)),
         result=_DOMAIN_RESULT,
     )
@@ -276,109 +281,5 @@ _DOMAIN_RESULT = r"""
     else "Nothing to measure here: "
     + domain_generalization_report.get("reason", "no group has enough rows on both sides")
     + "."
-)
-"""
-
-
-# -- business_impact_assessment -----------------------------------------------------------------------------
-
-
-def business_impact_assessment(kitchen: Kitchen) -> Recipe:
-    """Say what the error means, against the baseline and the limits."""
-    return Recipe(
-        lead="What is the score worth to the person who asked? The error is put in the target's own units and held "
-        "against the baseline, which knows no feature, and against the limits of the problem. A limit inside the "
-        "interval of the hold-out score counts as undecided in words, whatever side the score fell on. All figures "
-        "are written to `outputs/metrics.json`.",
-        code=cell(_IMPACT),
-        result=_IMPACT_RESULT,
-    )
-
-
-_IMPACT = r'''
-def verdict_on(limit):
-    """A limit with the scores that answer it."""
-    metric, value = limit["metric"], limit["value"]
-    low, high = holdout_interval.get(metric, (np.nan, np.nan))
-    return {
-        **limit,
-        "cv": cv_metrics[metric],
-        "holdout": test_performance[metric],
-        "interval": [low, high],
-        "met_in_folds": meets(limit, cv_metrics, baseline_metrics),
-        "met": meets(limit, test_performance, baseline_performance),
-        "undecided": bool(value != "baseline" and low <= value <= high),
-    }
-
-
-def plain_json(value):
-    """A value as JSON can hold it: no figure is NaN or infinite there."""
-    if isinstance(value, dict):
-        return {str(key): plain_json(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain_json(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
-threshold_verdicts = [verdict_on(limit) for limit in problem_thresholds]
-beats_baseline = cv_metrics[PRIMARY] > baseline_metrics[PRIMARY]
-if not HIGHER_IS_BETTER:
-    beats_baseline = cv_metrics[PRIMARY] < baseline_metrics[PRIMARY]
-telling = "balanced_accuracy" if IS_CLASSIFICATION else "mae"
-business_impact_report = {
-    "beats_baseline": bool(beats_baseline),
-    "primary_metric": PRIMARY,
-    "folds": {"model": cv_metrics[PRIMARY], "baseline": baseline_metrics[PRIMARY]},
-    "holdout": {"model": test_performance[PRIMARY], "baseline": baseline_performance[PRIMARY]},
-    "telling_metric": telling,
-    "model": test_performance[telling],
-    "baseline": baseline_performance[telling],
-    "limits_met": sum(answer["met"] and answer["met_in_folds"] for answer in threshold_verdicts),
-    "limits": len(threshold_verdicts),
-}
-metrics = {
-    "test_performance": test_performance,
-    "holdout_interval": holdout_interval,
-    "holdout_looks": holdout_looks,
-    "cv_metrics": cv_metrics,
-    "cv_scores": cv_scores,
-    "baseline_metrics": baseline_metrics,
-    "baseline_performance": baseline_performance,
-    "thresholds": threshold_verdicts,
-    "leaks": leakage_report["leaks"],
-}
-Path("outputs").mkdir(exist_ok=True)
-Path("outputs/metrics.json").write_text(
-    json.dumps(plain_json(metrics), indent=1), encoding="utf-8", newline="\n"
-)
-for entry, value in business_impact_report.items():
-    print(f"{entry:>15}  {value}")
-'''
-
-_IMPACT_RESULT = r"""
-(
-    (
-        f"A prediction is off by **{short(test_performance['mae'])}** on average, in the units of {code_name(target_column)}; "
-        f"always answering the {evaluation_framework['baseline'].replace('_', ' ')} would be off by "
-        f"{short(baseline_performance['mae'])}. "
-        if not IS_CLASSIFICATION
-        else f"Of 100 new rows about **{100 * test_performance['accuracy']:.0f}** get their right class; always answering the most "
-        f"frequent one would get {100 * baseline_performance['accuracy']:.0f}. With every class counted equally it is "
-        f"{100 * test_performance['balanced_accuracy']:.0f} against {100 * baseline_performance['balanced_accuracy']:.0f}. "
-    )
-    + (
-        "The model beats the baseline in the folds."
-        if beats_baseline
-        else "**The model does not beat the baseline in the folds.**"
-    )
-    + "".join(
-        f"\n- {answer['metric']} {answer['comparison']} {answer['value']}: "
-        + ("met" if answer["met"] and answer["met_in_folds"] else "**not met**")
-        + f", {short(answer['cv'])} in the folds and {short(answer['holdout'])} on the hold-out"
-        + ("; undecided, within the range of chance" if answer["undecided"] else "")
-        for answer in threshold_verdicts
-    )
 )
 """

@@ -338,3 +338,24 @@ class TestAPersonsNo:
             (hold,) = run.holds.values()
             assert "has changed since the answer" in hold.question
             assert ran == []
+
+    async def test_what_the_preview_says_cannot_be_done_fails_at_once_and_nobody_is_asked(self, bench):
+        ran: list[str] = []
+
+        async def work(ctx):
+            try:
+                return await ctx.perform("run", confirm="Really?", command="make")
+            except ToolError as error:
+                return {"refused": error.code, "why": error.message}
+
+        def impossible(command: str) -> str:
+            raise ToolError("not_found", f"there is no {command}")
+
+        def run_it(command: str) -> None:
+            ran.append(command)
+
+        tool = Tool("run", run_it, preview=impossible)
+        engine = await bench.engine(single(Step("work", work), tools=[tool]))
+        run = await engine.run("flow")
+        assert (run.status, ran) == (Status.SUCCEEDED, [])
+        assert run.data == {"refused": "not_found", "why": "there is no make"}

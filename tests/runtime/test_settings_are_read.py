@@ -32,6 +32,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     "mail": ("apps/warranty", "flows/playbook", "adapters/mail"),
     "choreography": ("apps/choreography",),
     "coding": ("flows/coding",),
+    "notebook": ("flows/notebook",),
     "eval": ("apps/warranty", "cli", "evals", "runtime"),
 }
 """Where the readers of a heading are, from the folder of the package."""
@@ -40,6 +41,7 @@ HANDED_ON = {
     ("tools", "crm"): "adapters/crm",
     ("choreography",): "apps/choreography",
     ("coding",): "flows/coding",
+    ("notebook",): "flows/notebook",
 }
 """Parts of the settings that are handed on as a whole, and where they are read."""
 

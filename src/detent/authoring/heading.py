@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 
 _UNKNOWN = "extra_forbidden"
 """pydantic's code of a key that the model does not have."""
+_IN_OUR_WORDS = {
+    "string_type": "be text", "string_too_short": "not be empty", "list_type": "be a list",
+    "int_type": "be a whole number", "int_from_float": "be a whole number", "float_type": "be a number",
+    "bool_type": "be true or false", "dict_type": "have named values",
+}  # fmt: skip
+"""What a value should be, by pydantic's code of the problem."""
 Placed = Callable[[Sequence[str]], Place]
 """The place of a key, given the keys that lead to it."""
 
@@ -50,6 +56,8 @@ def heading_problems(
 def _sentence(key: str, code: str, message: str) -> str:
     if code == "missing":
         return f"'{key}' is missing."
+    if code in _IN_OUR_WORDS:
+        return f"'{key}' should {_IN_OUR_WORDS[code]}."
     message = message.removeprefix("Value error, ")
     if message.startswith("Input should be "):
         return f"'{key}' should be {message.removeprefix('Input should be ')}."

@@ -238,6 +238,8 @@ async def _cancel(workspace: Workspace, run: str, reason: str, by: str, json: bo
         result = await engine.get(run_id)
         if engine.flows and not result.status.is_end:
             result = await engine.finish(run_id)
+        if (kind := workspace.catalog.display_of(result.flow)) is not None:
+            await kind.deliver(engine, result)
     if json:
         say_json(run_status.run_plain(result))
     else:
@@ -340,7 +342,7 @@ async def purge(
     from detent.cli.values import read_time
     from detent.insight.formatting import count
     from detent.kernel.errors import ConfigurationError
-    from detent.runtime.plugs import kinds
+    from detent.runtime.plugs import plugs
 
     if (run is None) == (older is None):
         raise ConfigurationError("Say which run's values to drop, or --older AGE.")
@@ -349,7 +351,7 @@ async def purge(
     async with workspace.store() as store:
         run_id = None if run is None else await workspace.run_id(store, run)
         dropped = await store.purge(run_id, before)
-        purged = [await kind.purge(workspace.settings, store, run_id, before) for kind in kinds()]
+        purged = [await plug.purge(workspace.settings, store, run_id, before) for plug in plugs()]
     number = sum(result.files for result in purged)
     still_needed = [line for result in purged for line in result.kept]
     if options.json:

@@ -43,12 +43,16 @@ async def drive(
     kind: Kind | None = None,
     lines: Any = None,
     plain: Plain | None = None,
+    say_plain: Callable[[Any], None] = say_json,
+    stop_at: Any = None,
+    stop_after: int | None = None,
 ) -> int:
     """Start or change a run, drive it until it ends or waits, print its status; return the exit code.
 
     A parent run that waits for it is driven as well. `run_id` is given if an existing run is changed; `done`
     is a word for the change, printed if nothing is driven. The `kind` of the flow decides how it is shown;
-    `lines` replaces the progress display.
+    `lines` replaces the progress display, `say_plain` how the JSON value is printed. With `stop_at` or
+    `stop_after` the run is put down there and stays open (`Engine.finish`).
     """
     kind = kind or workspace.catalog.display_of(flow)
     detach = options.detach
@@ -66,13 +70,16 @@ async def drive(
     with graceful(going_on) as stop, lines if shown else nullcontext():
         target[:] = [await begin()]
         if not detach:
-            await until_stopped(engine, stop, _finished(engine, target[0]), engine.active.runs_under_way)
+            finished = _finished(engine, target[0], stop_at, stop_after)
+            await until_stopped(engine, stop, finished, engine.active.runs_under_way)
     result = own = await engine.get(target[0])
     while result.status.is_end and result.parent is not None and not detach:
         result = await engine.get(result.parent)
     stopped = stop.asked.is_set() and not result.status.is_end
+    if kind is not None and not detach:
+        await kind.deliver(engine, own)
     if options.json:
-        say_json(run_status.run_plain(own) if plain is None else await plain(engine, own))
+        say_plain(run_status.run_plain(own) if plain is None else await plain(engine, own))
     elif shown and not stopped:
         told, asked = getattr(lines, "failure", None), getattr(lines, "asked", ())
         await tell(workspace, engine, result, kind, told=told, asked=asked)
@@ -117,8 +124,12 @@ def _lines(engine: Engine, kind: Kind | None, flow: str, run_id: str | None) -> 
     return lines
 
 
-async def _finished(engine: Engine, run_id: str) -> None:
-    """Drive a run until it ends or waits, then the runs that waited for it."""
+async def _finished(engine: Engine, run_id: str, stop_at: Any = None, stop_after: int | None = None) -> None:
+    """Drive a run until it ends, waits or is where it is to stop, then the runs that waited for it."""
+    if stop_at is not None or stop_after is not None:
+        run = await engine.finish(run_id, patience=PATIENCE, stop_at=stop_at, stop_after=stop_after)
+        if not run.status.is_end:
+            return
     while (await engine.finish(run_id, patience=PATIENCE)).status.is_end and not engine.active.stopping:
         row = await engine.store.row(run_id)
         if row.parent is None:

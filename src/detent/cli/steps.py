@@ -238,7 +238,6 @@ class StepBook:
         from detent.dispatch.agent_tools import declared_tools
         from detent.dispatch.config import FIELDS
         from detent.kernel.plain import to_plain
-        from detent.runtime.dispatch_settings import shown_place
 
         plan = self.plan(named)
         resolved = plan.resolved
@@ -265,8 +264,7 @@ class StepBook:
             "config": {
                 field: {
                     "value": plain.get(field),
-                    "layer": resolved.sources[field],
-                    "place": shown_place(self.settings, resolved.sources[field], field),
+                    **self._source(named.step, resolved.sources[field], field),
                 }
                 for field in FIELDS
             }
@@ -275,6 +273,15 @@ class StepBook:
             "warnings": [{"code": code, "message": message} for code, message in resolved.warnings],
             "switch": self._switch(named, plan),
         }
+
+    def _source(self, step: Step, layer: str, field: str) -> dict[str, str | None]:
+        """Layer and place of a field; a step's own configuration may come from settings of its flow."""
+        from detent.runtime.dispatch_settings import shown_place
+
+        keys = step.metadata.get("settings")
+        if layer == "inline" and keys is not None:
+            return {"layer": ".".join(keys), "place": str(self.settings.place(*keys, field))}
+        return {"layer": layer, "place": shown_place(self.settings, layer, field)}
 
     def _switch(self, named: _Named, plan: Plan) -> str:
         """The setting that hands the step to the other performer, code or agent."""
@@ -285,6 +292,8 @@ class StepBook:
         if not _has_a_choice(named.step):
             return "An agent performs it by nature: no mode changes that."
         mode, who = ("deterministic", "its handler") if plan.agent else ("agent", "an agent")
+        if source == "inline" and (keys := named.step.metadata.get("settings")) is not None:
+            return f"Have {who} perform it: in {file}, {'.'.join(keys)}: {{mode: {mode}}}"
         if source == "inline":
             return f"Have {who} perform it: the step's own configuration says its mode; change it there."
         name = named.name if re.fullmatch(r"[\w./-]+", named.name) else json_text.dumps(named.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -140,6 +141,8 @@ def _facts(trust: Trust, settings: Settings) -> dict[str, Any]:
         "plugins": files.plugins,
         "programs": {name: list(command) for name, command in files.programs.items()},
         "writes": _writes(settings),
+        "permissions": _permissions(settings),
+        "models": _models(settings),
         "keys": [
             {
                 "key": use.variable, "host": use.host, "where": use.where,
@@ -160,6 +163,30 @@ def _writes(settings: Settings) -> dict[str, str]:
     places = {"store": shown_url(store_url(settings))} if settings.of_project("store") else {}
     log = settings.get("logging", "file")
     return places | ({"logging.file": str(log)} if log and settings.of_project("logging", "file") else {})
+
+
+def _permissions(settings: Settings) -> dict[str, Any]:
+    """What the project lets agents do without a question, by setting."""
+    from detent.runtime.plugs import plugs
+
+    return {
+        name: value
+        for plug in plugs()
+        for name, value in plug.permissions(settings).items()
+        if settings.of_project(*name.split("."))
+    }
+
+
+def _models(settings: Settings) -> dict[str, str]:
+    """Addresses of models to which the project has prompts and files sent, by setting."""
+    from detent.runtime.store_url import shown_url
+
+    models = settings.section("models")
+    return {
+        f"models.{name}.base_url": shown_url(str(entry["base_url"]))
+        for name, entry in models.items()
+        if isinstance(entry, Mapping) and entry.get("base_url") and settings.of_project("models", str(name))
+    }
 
 
 def _print_trust(trust: Trust, facts: dict[str, Any]) -> None:
@@ -184,12 +211,19 @@ def _print_trust(trust: Trust, facts: dict[str, Any]) -> None:
         ("files that configure or run", [*rows, *gone, *more]), ("plugins it loads", facts["plugins"]),
         ("programs it starts", programs),
         ("where it writes", [f"{place}  ({name})" for name, place in facts["writes"].items()]),
+        ("what agents may do unasked", [_permission(*item) for item in facts["permissions"].items()]),
+        ("models it sends prompts and files to", [f"{url}  ({key})" for key, url in facts["models"].items()]),
         ("keys it sends", keys),
     ):  # fmt: skip
         if lines:
             say(f"  {heading}:")
             for line in lines:
                 say(f"    {clean(line)}")
+
+
+def _permission(name: str, value: Any) -> str:
+    shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value).lower()
+    return f"{name}: {shown}"
 
 
 def _print_allowed_keys(facts: dict[str, Any]) -> None:

@@ -202,7 +202,7 @@ class AgentVisit:
             retryable = (violation and not problems_sent) or (failure.transient and not violation)
             retryable = retryable and not self._hopeless
             most = plan.resolved.retry.max_attempts if self.durable else 1
-            will_retry = retryable and asked.attempts < most
+            will_retry = retryable and asked.attempts < most and self._has_time(failure)
             self._erred(failure, will_retry=will_retry)
             if not will_retry:
                 return asked
@@ -627,11 +627,19 @@ class AgentVisit:
         asked.failure = Failure.of(BudgetExceededError(limit, of, spent))
         return True
 
+    def _wait_before_next(self, failure: Failure) -> float:
+        """Seconds until the next attempt after a transient failure."""
+        own = self.plan.resolved.retry.wait_before(self.asked.attempts + 1, self.driver.run.id)
+        return max(own, failure.retry_after or 0.0)
+
+    def _has_time(self, failure: Failure) -> bool:
+        """Whether the time of the visit leaves room for another attempt."""
+        left = self.plan.dialect.seconds_left(self.plan, self.ctx)
+        return left is None or self._wait_before_next(failure) < left
+
     async def _wait(self, failure: Failure) -> None:
         """Wait before an attempt that follows a transient failure."""
-        retry = self.plan.resolved.retry
-        run = self.driver.run
-        wait = max(retry.wait_before(self.asked.attempts + 1, run.id), failure.retry_after or 0.0)
+        wait = self._wait_before_next(failure)
         await self.driver.log.flush()
         async with self.driver.engine.slots.released(self.driver):
             await self.driver.engine.slots.sleep(wait)

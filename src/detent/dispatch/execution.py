@@ -479,7 +479,8 @@ class Execution:
         else:
             self.ctx.fallback = fallback.reason
             error = fallback.agent_error
-            self.ctx.fallback_error = None if error is None else error.type
+            if error is not None:
+                self.ctx.fallback_error, self.ctx.fallback_message = error.type, error.message
             try:
                 side, remarks = await self._by_handler(fallback, acts)
                 self.own_code.check_denied(side.outcome.effects, every)

@@ -49,6 +49,8 @@ class Written(NamedTuple):
     """Why it ended: `stop`, `tool`, `length` (cut off at the token limit), `filter` (refused) or `other`."""
     opaque: Opaque | None = None
     """What its provider wants back with the next request."""
+    model_id: str | None = None
+    """The model that gave it, if that is known."""
 
 
 class Dialect(ABC):
@@ -114,6 +116,10 @@ class Dialect(ABC):
         """Tokens that a request and its answer may have together; `known` is the model's limit, if it is
         known. None: no limit."""
         return known
+
+    def seconds_left(self, plan: Plan, ctx: StepContext) -> float | None:
+        """Seconds in which the agent must have replied, whatever its own limit; None: no limit."""
+        return None
 
     @abstractmethod
     def refused(self, plan: Plan, problems: Sequence[str]) -> str:

@@ -105,7 +105,10 @@ class Reply:
         # What reads like calls in the text of a model that calls tools itself is text.
         named = self.record.get("calls", ()) if finish is not None else None
         calls = self.calls() if named is None else self._named(named)
-        return Written(self.text, calls or (), finish or ("length" if self.cut else "stop"), self.opaque)
+        return Written(
+            self.text, calls or (), finish or ("length" if self.cut else "stop"), self.opaque,
+            self.record.get("model_id"),
+        )  # fmt: skip
 
     @property
     def opaque(self) -> Opaque | None:
@@ -281,6 +284,8 @@ class Replies:
         looked_before = len(self.ctx.looked)
         record: dict[str, Any] = {"request": name}
         seconds = config.timeout or AGENT_TIMEOUT
+        if (left := plan.dialect.seconds_left(plan, self.ctx)) is not None:
+            seconds = min(seconds, max(left, 0.0))
         usage: UsageMetadata | None = None
         limit = TimeLimit(seconds)
         self.ctx.limit = limit  # performing effects is not counted

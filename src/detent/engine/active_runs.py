@@ -208,6 +208,8 @@ class ActiveRuns:
         if known is not None and known is not flow:
             raise ConfigurationError(f"Two flows are named '{flow.name}'.")
         self.flows[flow.name] = flow
+        if flow.kept_in is not None:
+            flow.kept_in(self.store)
         if flow.performed_by is not None and type(self.performer) is HandlerPerformer:
             self.performer = flow.performed_by.performer()
 

@@ -35,15 +35,20 @@ async def decide(
     """What a person has decided on an effect: True to perform it, or how it is left out.
 
     None when the run waits for the answer, or performs another effect in its place; that is committed then,
-    together with `pending`.
+    together with `pending`. What a person has denied already is not previewed again.
+
+    Raises:
+        ToolError: the preview says that it cannot be done, so that there is nothing to ask.
     """
     run, key = driver.run, item["key"]
-    shown = await _preview(tool, args)
-    name = f"{CONFIRM}:{key}:{digest(shown, 8)}"
-    earlier = [other for other in run.answers if other != name and key_of(other) == key]
-    denied = next((other for other in earlier if _is_no(run.answers[other])), None)
-    if name not in run.answers and denied is not None:
-        name = denied  # a no holds, whatever is shown meanwhile
+    answered = [other for other in run.answers if key_of(other) == key]
+    denied = next((other for other in answered if _is_no(run.answers[other])), None)
+    if denied is not None:  # a no holds, whatever would be shown by now
+        shown, name = None, denied
+    else:
+        shown = await _preview(tool, args)
+        name = f"{CONFIRM}:{key}:{digest(shown, 8)}"
+    earlier = [other for other in answered if other != name]
     if name not in run.answers:
         question = (
             f"{item['confirm']} (What is shown has changed since the answer.)" if earlier else item["confirm"]

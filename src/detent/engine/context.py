@@ -70,6 +70,8 @@ class StepContext:
     """Reason the handler performs a step assigned to an agent; None otherwise."""
     fallback_error: str | None = None
     """Type of the agent's error then, if it failed with one."""
+    fallback_message = ""
+    """Its message."""
     forgiven = False
     """The effect that failed was an agent's; the handler decides as if it had not been attempted."""
 
@@ -78,6 +80,9 @@ class StepContext:
 
     occurrences: Mapping[str, int] = MappingProxyType({})
     """How often each action was performed so far in this pass through the step, by the action's digest."""
+    last_settled: Mapping[str, Any] = MappingProxyType({})
+    """How the last effect it asked for was settled: `receipt`, or `code` and `message`; `told` if a person
+    said that it happened, `skipped` if it was left out, `args` if a person may have changed them."""
     suspended = False
     """An effect it asked for is not settled yet: the step is called again once it is."""
     limit: TimeLimit | None = None
@@ -411,6 +416,13 @@ class StepContext:
                 memo.pop(f"once {key}", None)
         return copied(self._driver.run.records[key])
 
+    def keep_with_round(self, key: str, value: Any) -> None:
+        """Keep a value that the world decides, so that further passes of the visit find it in `run.records`.
+
+        It is journaled with the next effect: without one, nothing rests on it.
+        """
+        self.with_round = [*self.with_round, Recorded(key, to_plain(value))]
+
     async def _record(self, key: str, work: Callable[[], Any], spend: Callable[[Any], Spend] | None) -> None:
         # A worker that missed a takeover must not pay for an answer the new worker has paid for.
         await self._driver.confirm()
@@ -466,7 +478,8 @@ class StepContext:
                 raise StepChanged(step.name, tool)
             await self._act([(key, effect)], side=side, confirm=confirm)
         self._ordered += not side
-        return self._given_back(self.come_to(key))
+        self.last_settled = self.come_to(key)
+        return self._given_back(self.last_settled)
 
     @staticmethod
     def _given_back(settled: Mapping[str, Any]) -> Any:

@@ -75,7 +75,14 @@ async def _perform(driver: Work, opening: Sequence[Body], withhold: bool) -> Non
             if line is not None and line.state == "begun" and not await _over(driver, line):
                 return
             if "confirm" in item and (line is None or line.state != "begun"):
-                decided = await _decided(driver, tool, item, args, pending)
+                try:
+                    decided = await _decided(driver, tool, item, args, pending)
+                except ToolError as impossible:  # of the preview: nobody is asked about what cannot be done
+                    if pending:
+                        await driver.commit(*pending)
+                    code, why, number = impossible.code, impossible.message, driver.run.effect_attempts
+                    await _did_not_happen(driver, tool, key, code, why, False, number)
+                    return
                 if decided is None:
                     return
                 if isinstance(decided, EffectSkipped):

@@ -103,6 +103,8 @@ class Flow:
         """Names of the flows its runs start, as far as they are known in advance."""
         self.ended: Callable[[Store, Run], Awaitable[None]] | None = None
         """Called after the end of a run without a parent is committed."""
+        self.kept_in: Callable[[Store], None] | None = None
+        """Called with the store of each engine that the flow is given to."""
         self.closing = closing
         """Computes what is added to the data of a run that succeeds."""
         self.resources = dict(resources or {})

@@ -134,7 +134,7 @@ class Tool:
     """Effects: problems of arguments that agents may never propose, at any level, as `/place: why`."""
     preview: Callable[..., Any] | None = None
     """Effects: takes the same arguments; returns the text, such as a diff, that a person is shown before
-    confirming it."""
+    confirming it. A `ToolError` says that it cannot be done: it fails at once, and nobody is asked."""
     confirm: str | Callable[..., str | None] | None = None
     """Effects: the question that a person answers before it is performed, whoever asks for it. A function
     takes the same arguments, and gives None where nobody need be asked. It cannot be proposed: a step

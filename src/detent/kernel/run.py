@@ -351,7 +351,8 @@ class Run:
         self.retry_at = None
         self.takeovers = 0
         self.visit_seconds += body.duration
-        self._round_over(body.key, {"receipt": copied(body.receipt)})
+        told = {"told": True} if body.how == "told" else {}
+        self._round_over(body.key, {"receipt": copied(body.receipt), **told})
 
     def _round_over(self, key: str, settled: dict[str, Any]) -> None:
         """Keep how an effect was settled, if its step goes on; the last one ends the round."""

@@ -120,6 +120,10 @@ class Plug:
         """Commands that it starts because of a setting, by the name of the setting."""
         return {}
 
+    def permissions(self, settings: Settings) -> Mapping[str, Any]:
+        """What agents may do without a question because of a setting, by the name of the setting."""
+        return {}
+
     def keys(self, settings: Settings) -> Iterable[KeyUse]:
         """Keys of the user that it sends because of a setting, with the host of each."""
         return ()
@@ -132,6 +136,12 @@ class Plug:
         """The object that `module:object` names."""
         module, _, name = target.partition(":")
         return getattr(import_module(module), name)
+
+    async def purge(
+        self, settings: Settings, store: Store, run_id: str | None, before: float | None
+    ) -> Purged:
+        """Delete the files it keeps for a run, or for runs that ended before a time."""
+        return Purged()
 
     def eval_suite(self) -> EvalSuite | None:
         """How its runs are judged; None if no suite exists."""
@@ -188,11 +198,8 @@ class Kind(Plug):
         """
         return False
 
-    async def purge(
-        self, settings: Settings, store: Store, run_id: str | None, before: float | None
-    ) -> Purged:
-        """Delete the files it keeps for a run, or for runs that ended before a time."""
-        return Purged()
+    async def deliver(self, engine: Engine, run: Run) -> None:
+        """Write what a run has made where its user wants it; called when a command stops driving the run."""
 
 
 class Checked(NamedTuple):

@@ -191,6 +191,9 @@ _URL_SECRET = re.compile(r"^[a-z][a-z0-9+.-]*://[^/@\s:]*:([^/@\s]+)@", re.I)
 _HOST = re.compile(r"[^\W_](?:[\w-]*\w)?(?:\.\w(?:[\w-]*\w)?)*\.?")
 _SECRET_LENGTH = 8
 """Shortest value that is masked; shorter ones are too common as ordinary text."""
+_WORD = re.compile(r"[A-Z]?[a-z]*|[A-Z]*|[0-9]*")
+_WORD_LENGTH = 16
+"""Shortest value of letters or digits alone that is masked: `postgres` and `12345678` are ordinary text."""
 
 KeyPath = tuple[str, ...]
 """The keys that lead to a value."""
@@ -581,7 +584,12 @@ def known_secrets(environ: Mapping[str, str], variables: Iterable[str] = ()) -> 
             secrets.add(value)
         elif "://" in value and (address := _URL_SECRET.match(value)) is not None:
             secrets |= {value, address.group(1)}
-    return frozenset(value for value in secrets if len(value) >= _SECRET_LENGTH)
+    return frozenset(filter(_is_unlike_text, secrets))
+
+
+def _is_unlike_text(value: str) -> bool:
+    """Whether a value is so unlike ordinary text that masking it harms none."""
+    return len(value) >= (_WORD_LENGTH if _WORD.fullmatch(value) else _SECRET_LENGTH)
 
 
 def secrets_of(settings: Settings, environ: Mapping[str, str] | None = None) -> frozenset[str]:

@@ -144,7 +144,7 @@ async def try_step(
     """
     from detent.adapters.stores.memory import MemoryStore
 
-    names = {flow.machine.named(state): state for state in flow.steps}
+    names = list(flow.steps)
     named = unique_match(step, names)
     if named is None:
         known = ", ".join(names)
@@ -152,7 +152,7 @@ async def try_step(
             f"Flow '{flow.name}' has no step '{step}'.{nearest(step, names)} Steps: {known}."
         )
     step = named
-    entries = await Rehearsal(flow).entries(MemoryStore(), names[step], data, dispatch)
+    entries = await Rehearsal(flow).entries(MemoryStore(), step, data, dispatch)
     run = Run("")
     for entry in entries:
         body = entry.body

@@ -73,7 +73,7 @@ class Source:
     model: ScriptedModel
     default = "scripted"
 
-    def make(self, provider: str) -> ScriptedModel:
+    def make(self, provider: str) -> Any:
         return self.model
 
     async def close(self) -> None:

@@ -34,6 +34,7 @@ async def test_the_code_of_the_pages_runs(tmp_path, monkeypatch):
     result = await names["shown"](tmp_path)  # type: ignore[operator]
     assert result.done
     assert "a.py" in result.text
+    assert "requests.db" not in result.text
 
 
 def test_the_drawn_diagram_is_the_table():

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from detent.flows.coding.explicit_assistant import CANNOT, added_results, next_reply, only_reads
 from detent.flows.coding.grammar import parse_request
 from detent.flows.coding.reply import AssistantReply, CodingCall, ToolResult
+from detent.flows.coding.request_data import RequestData
 from detent.flows.coding.result import CodingResult
+from detent.flows.coding.summary import incomplete_summary
 from detent.flows.coding.task_completion import judge_reply
 from tests.examples import examples
 from tests.flows.coding.desk import Desk
@@ -87,6 +89,63 @@ def test_each_form_makes_its_call_and_says_what_was_done(
     assert [(call.tool, call.args) for call in calls] == [(tool, args)]
     assert (reply.text, reply.give_up) == (f"TUNACODE DONE: {done}", None)
     assert added_results(prompt, results) == "the content"
+
+
+CUT = "l1\n[Lines 1 to 2000 are shown; the file has 3,000. Go on with start_line=2001.]"
+
+
+@pytest.mark.parametrize(("prompt", "note", "done", "rest"), [
+    ("show big.txt", CUT, "lines 1 to 2000 of 3,000 of big.txt", "show big.txt lines 2001-3000"),
+    ("show 'a b' lines 1-2500", CUT, 'lines 1 to 2000 of 3,000 of "a b"', 'show "a b" lines 2001-2500'),
+    ("show b", "l\n[Lines 1 to 2 are shown. Go on with start_line=3.]", "lines 1 to 2 of b",
+     "show b lines 3-2002"),
+])  # fmt: skip
+def test_a_file_that_was_cut_is_said_to_be_and_how_the_rest_is_seen(
+    prompt: str, note: str, done: str, rest: str
+) -> None:
+    result = ToolResult("t1c1", "read_file", True, note, truncated=True)
+    reply = next_reply(prompt, [result], test_command=None, turn=2)
+    assert reply.text == f"TUNACODE DONE: showed {done}; the rest: {rest}"
+    shown = added_results(prompt, [result])
+    assert shown.endswith(f" The rest: {rest}]")
+    assert "start_line" not in shown
+
+
+def test_lines_that_were_asked_for_are_no_cut_file() -> None:
+    note = "l1\n[Lines 1 to 2 are shown; the file has 3. Go on with start_line=3.]"
+    result = ToolResult("t1c1", "read_file", True, note, truncated=True)
+    reply = next_reply("show x lines 1-2", [result], test_command=None, turn=2)
+    assert reply.text == "TUNACODE DONE: showed lines 1 to 2 of x"
+    assert added_results("show x lines 1-2", [result]) == "l1\n[Lines 1 to 2 are shown; the file has 3.]"
+
+
+@pytest.mark.parametrize(("prompt", "answer", "told"), [
+    ("replace a with b in x", ("not_unique", "the target occurs 2 times in 'x' (lines 1, 2). Take in lines "
+     "around the one you mean, or set replace_all."),
+     "the text occurs 2 times in 'x' (lines 1, 2). Quote more of it, or add \"everywhere\"."),
+    ("replace a with b in x", ("not_found", "the target does not occur in 'x'. Read the file and copy the "
+     "target from it."), "the text does not occur in 'x'."),
+    ("replace a with b in x", ("not_found", "the target does not occur in 'x'. The nearest lines:\nline 1:\n"
+     "the target occurs"), "the text does not occur in 'x'. The nearest lines:\nline 1:\nthe target occurs"),
+    ("show x lines 9-9", ("invalid_arguments", "'x' has 3 lines; start_line is 9."),
+     "'x' has 3 lines; the first line asked for is 9."),
+])  # fmt: skip
+def test_hints_for_models_are_said_for_people(prompt: str, answer: Answer, told: str) -> None:
+    _, _, reply = _drive(prompt, answer)
+    assert reply.text.partition(": ")[2] == told
+
+
+@pytest.mark.parametrize(("prompt", "why"), [
+    ("show a.txt then delete b.txt", "Not understood: delete b.txt"),
+    ("please show a.txt; list; drop 'it all'!", "Not understood: drop 'it all'"),
+    ("list\nlist\nlist; list then list then list", "A request has at most 5 steps; this one has 6."),
+    ("delete it", None),
+    ("show 'a", None),
+])  # fmt: skip
+def test_what_was_not_understood_is_named_where_the_rest_was(prompt: str, why: str | None) -> None:
+    summary = incomplete_summary("needs_model", RequestData({"prompt": prompt}), [])
+    assert summary.split("\n")[1:-2] == ([why] if why else [])
+    assert summary.endswith("detent run coding help.")
 
 
 def test_turn_k_gives_the_call_of_step_k() -> None:

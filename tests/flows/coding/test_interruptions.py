@@ -155,6 +155,89 @@ class TestInterrupts:
         assert not (tmp_path / "a").exists()
 
 
+async def settled(tmp_path: Path, how: str, **more: Any) -> tuple[Any, list[Any], list[Any]]:
+    """Kill a request inside its command, settle the command, and finish: result, messages, model."""
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+    script = [says("", ("bash", {"command": "echo run >> ran"})), DONE]
+
+    def strike(_: CrashPoint) -> None:
+        raise StoreUnavailable("the process is gone")
+
+    crash = CrashPoints([CrashPoint(1, "after", "effect")], strike=strike)
+    desk = Desk(workspace, ByTurn(list(script)), store=crash.store(SQLiteStore(tmp_path / "detent.db")))
+    for tool in list(desk.flow.tools):
+        desk.flow.tools._tools[tool.name] = crash.tool(tool)
+    with contextlib.suppress(StoreUnavailable):
+        async with desk:
+            started = await desk.start("run it", YES)
+            await desk.engine.finish(started.run_id)
+    model = ByTurn(list(script))
+    async with Desk(workspace, model, store=SQLiteStore(tmp_path / "detent.db")) as desk:
+        run = await desk.engine.finish(started.run_id)
+        await desk.engine.resolve(run.id, how, hold=run.token(), **more)
+        await desk.engine.finish(run.id)
+        result = await desk.result(run.id)
+        return result, await desk.turns(run.id), model.requests[-1]
+
+
+async def change(desk: Desk, run_id: str, **args: Any) -> None:
+    """Agree to the call that is asked about, with other arguments."""
+    run = await desk.engine.get(run_id)
+    await desk.engine.release(run_id, {"edit": args}, hold=run.token())
+
+
+class TestDoubt:
+    async def test_a_skipped_command_is_told_as_interrupted_and_maybe_done(self, tmp_path):
+        _, turns, sent = await settled(tmp_path, "skip")
+        assert results(turns) == [("bash", False, "interrupted")]
+        assert "a person decided to go on without it" in sent[-1].content
+        assert "null" not in sent[-1].content
+
+    async def test_a_command_that_a_person_says_happened_has_no_known_output(self, tmp_path):
+        _, turns, sent = await settled(tmp_path, "happened")
+        assert results(turns) == [("bash", True, None)]
+        assert sent[-1].content == (
+            "It was interrupted. A person said that it happened; what it gave back is not known."
+        )
+
+    async def test_what_a_person_says_it_gave_back_is_told_as_such(self, tmp_path):
+        _, turns, sent = await settled(tmp_path, "happened", receipt="12 passed")
+        assert results(turns) == [("bash", True, None)]
+        assert sent[-1].content.endswith("this is what it gave back:\n12 passed")
+
+    async def test_a_skipped_command_still_counts_as_one_that_may_have_changed_files(self, tmp_path):
+        result, _, _ = await settled(tmp_path, "skip")
+        assert result.commands_run == 1
+
+    async def test_a_call_that_a_person_changed_says_what_was_carried_out(self, tmp_path):
+        model = ScriptedModel([says("", ("bash", {"command": "echo asked > a"})), DONE])
+        async with Desk(tmp_path, model) as desk:
+            result = await desk.ask("run it", RequestOptions())
+            await change(desk, result.run_id, command="echo edited")
+            await desk.engine.finish(result.run_id)
+            turns = await desk.turns(result.run_id)
+        assert not (tmp_path / "a").exists()
+        (message,) = (turn for turn in turns if turn["role"] == "tool")
+        assert message["changed"] == {"command": "echo edited"}
+        assert message["content"].startswith("A person changed this call")
+        assert "command: echo edited\nIts result:\nedited\n" in message["content"]
+        assert model.requests[-1][-1].content == message["content"]
+
+    async def test_a_changed_call_is_told_to_the_next_request_too(self, tmp_path):
+        first_calls = ("bash", {"command": "echo asked"}), ("bash", {"command": "echo two"})
+        model = ByTurn([says("", *first_calls), DONE])
+        async with Desk(tmp_path, model) as desk:
+            first = await desk.ask("run it", RequestOptions())
+            await change(desk, first.run_id, command="echo edited")
+            await desk.engine.finish(first.run_id)
+            await desk.engine.cancel(first.run_id)
+            second = await desk.ask("never mind", YES, session=first.session_id)
+            turns = await desk.turns(second.run_id)
+        assert results(turns) == [("bash", True, None), ("bash", False, "cancelled")]
+        assert "command: echo edited" in turns[0]["content"]
+
+
 class TestKills:
     async def test_undisturbed(self, tmp_path):
         reached, end = await killed_at(tmp_path, CrashPoint(999))

@@ -153,8 +153,11 @@ def test_a_pattern_is_matched_against_the_place_a_path_leads_to(desk):
 
 def test_what_the_tool_refuses_anyway_needs_no_question(desk):
     for path in ("../x", "/etc/passwd", "~/x", ".git/config", ".detent/x", "a\0b"):
-        decision = desk.decide("write_file", filepath=path, content="")
-        assert (decision.verdict, "refuses" in decision.why) == ("allow", True), path
+        rules = Rules(allow=("write_file",), yes=True)
+        decision = desk.decide("write_file", rules, filepath=path, content="")
+        codes = {"a\0b": "invalid_arguments", ".git/config": "protected", ".detent/x": "protected"}
+        assert decision.verdict == "refuse", path
+        assert decision.code == codes.get(path, "outside_workspace"), path
     assert desk.write("../x", deny=("write_file",)) == "deny"
 
 
@@ -183,6 +186,22 @@ def test_a_denied_link_is_denied_by_its_own_name_too(desk):
     assert desk.write("src/link.py", deny=("write_file:src/*.py",), yes=True) == "deny"
     assert desk.write("src/link.py", deny=("write_file:docs/**",), yes=True) == "deny"
     assert desk.write("docs/c.md", deny=("write_file:src/*.py",), yes=True) == "allow"
+
+
+def test_a_decision_names_the_one_place_that_it_is_about(desk):
+    assert desk.decide("write_file", filepath="src/link.py", content="").place == "docs/c.md"
+    assert desk.decide("read_file", filepath="./open/key.pem").place == "secret/key.pem"
+    assert desk.decide("grep", pattern="x").place == "."
+    assert desk.decide("bash", command="ls").place is None
+
+
+def test_an_update_tells_what_is_in_a_file_so_it_is_denied_where_reading_is(desk):
+    edit = {"filepath": "open/key.pem", "target": "a", "patch": "b"}
+    rules = Rules(deny=("read_file:secret/**",), yes=True)
+    assert desk.decide("update_file", rules, **edit).verdict == "deny"
+    assert desk.decide("update_file", rules, **{**edit, "filepath": "src/a.py"}).verdict == "allow"
+    assert desk.decide("update_file", Rules(deny=("read_file",), yes=True), **edit).verdict == "deny"
+    assert desk.decide("write_file", rules, filepath="secret/new", content="x").verdict == "allow"
 
 
 def test_a_pattern_without_a_slash_matches_names_at_any_depth(desk):
@@ -330,6 +349,17 @@ def test_an_environment_widens_no_pattern(desk):
     assert desk.bash("make test", allow="bash:make test", env={}) == "allow"
 
 
+def test_a_pattern_for_commands_holds_in_the_workspaces_own_folder_alone(desk):
+    """Elsewhere the same words may run another program: the Makefile that is there, `./x`."""
+    (desk.root / "here").symlink_to(".")
+    for cwd in (".", "./", "./.", str(desk.root), f"{desk.root}/"):
+        assert desk.bash("make test", allow="bash:make test", cwd=cwd) == "allow", cwd
+    for cwd in ("src", "./src", "src/..", "here", f"{desk.root}/src", "..", "/", "gone"):
+        assert desk.bash("make test", allow="bash:make test", cwd=cwd) == "ask", cwd
+        assert desk.bash("make test", allow="bash", cwd=cwd) == "allow", cwd
+        assert desk.bash("make test", deny="bash:make *", yes=True, cwd=cwd) == "deny", cwd
+
+
 def test_words_in_quotes_are_one_word(desk):
     assert desk.bash("git commit -m 'a; b'", allow="bash:git commit *") == "ask"
     assert desk.bash("git commit -m 'a b' x", allow="bash:git commit -m 'a b'") == "ask"
@@ -465,7 +495,8 @@ def test_a_grant_holds_no_value_of_the_environment(desk):
 @pytest.mark.parametrize(("tool", "args", "expected"), [
     ("write_file", {"filepath": "a.py", "content": "1\n2"}, "Write 'a.py' (2 lines)?"),
     ("write_file", {"filepath": "a.py", "content": "",
-    "overwrite": True}, "Write, or replace, 'a.py' (1 line)?"),
+    "overwrite": True}, "Write, or replace, 'a.py' (0 lines)?"),
+    ("write_file", {"filepath": "a.py", "content": "x\ny\n"}, "Write 'a.py' (2 lines)?"),
     ("update_file", {"filepath": "a", "target": "x\ny", "patch": ""}, "Change 'a': replace 'x\\ny'?"),
     ("bash", {"command": "ls"}, "Run 'ls'?"),
     ("bash", {"command": "ls\nrm", "cwd": "src",
@@ -509,6 +540,6 @@ def test_a_workspace_that_is_not_there_breaks_nothing(tmp_path):
     gone = str(tmp_path / "gone")
     for tool, args in CHANGES.items():
         decision = decide(Rules(), tool, args, workspace=gone, kind="effect")
-        assert decision.verdict == ("ask" if tool == "bash" else "allow")
+        assert decision.verdict == ("ask" if tool == "bash" else "refuse")
         assert decide(Rules(deny=(tool,)), tool, args, workspace=gone, kind="effect").verdict == "deny"
         grant_for(tool, args, gone)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from detent.dispatch.executor_errors import ExecutorError, RequestTooLongError
+from detent.adapters.stores.memory import MemoryStore
+from detent.adapters.stores.sqlite import SQLiteStore
+from detent.dispatch.conversation import ModelAnswer
+from detent.dispatch.executor import ReplyRequest
+from detent.dispatch.executor_errors import ExecutorError, MisconfiguredError, RequestTooLongError
 from detent.flows.coding.nudges import TEXTS
 from detent.flows.coding.options import RequestOptions
 from detent.flows.coding.request import SessionBusy
+from detent.flows.coding.response_state import ResponseState
 from detent.kernel.budget import Budget
 from detent.kernel.status import Status
 from tests.flows.coding.desk import DONE, Desk, ScriptedModel, nudged, results, says
@@ -38,6 +44,17 @@ async def asked(
     async with desk:
         result = await desk.ask(prompt, options)
         return result, desk, await desk.turns(result.run_id)
+
+
+class HangingModel(ScriptedModel):
+    """Never gives a reply."""
+
+    hung = 0
+
+    async def reply(self, request: ReplyRequest) -> ModelAnswer:
+        self.hung += 1
+        await asyncio.Event().wait()
+        raise AssertionError
 
 
 class TestPaths:
@@ -154,7 +171,9 @@ class TestNudges:
         assert (result.done, nudged(turns)) == (True, [])
 
     async def test_a_repeat_in_one_reply_counts(self, folder):
-        _result, _, turns = await asked(folder, says("", READ, READ, READ, READ), DONE)
+        result, _, turns = await asked(folder, says("", READ, READ, READ, READ), DONE)
+        assert result.tool_calls == 2
+        assert [turn.get("repeated") for turn in turns if turn["role"] == "tool"] == [None, None, True, True]
         assert nudged(turns) == ["repeated_call"]
         assert len(results(turns)) == 4
 
@@ -172,6 +191,57 @@ class TestLimits:
         assert len(desk.model.replies) == 1
         assert "Not finished" in result.text
         assert "Really" not in result.text
+
+    async def test_a_command_that_was_not_run_again_is_none_of_the_commands(self, folder):
+        run = ("bash", {"command": "echo x >> count"})
+        model = ScriptedModel([says("", run)], repeats=True)
+        async with Desk(folder, model) as desk:
+            result = await desk.ask("fix it")
+            assert desk.read("count") == "x\nx\n"
+        assert (result.reason, result.tool_calls) == ("unproductive", 2)
+        assert result.summary.count("echo x") == 2
+        assert "made no new call and had no marker that counts" in result.summary
+
+    async def test_a_command_that_was_refused_is_none_of_the_commands(self, folder):
+        options = RequestOptions(deny=("bash",))
+        script = [says("", ("bash", {"command": "make"})), says("a"), says("b"), says("c")]
+        result, _, _ = await asked(folder, *script, options=options)
+        assert "Commands" not in result.summary
+
+    async def test_a_changed_command_is_told_as_it_was_run(self, folder):
+        script = [says("", ("bash", {"command": "echo asked"})), says("a"), says("b"), says("c")]
+        async with Desk(folder, ScriptedModel(script)) as desk:
+            started = await desk.ask("run it", RequestOptions())
+            run = await desk.engine.get(started.run_id)
+            await desk.engine.release(run.id, {"edit": {"command": "echo edited"}}, hold=run.token())
+            await desk.engine.finish(run.id)
+            result = await desk.result(run.id)
+        assert "Commands: echo edited." in result.summary
+
+    async def test_a_reply_that_its_check_refused_begins_the_row_anew(self, folder):
+        settings = {"done_when": "echo wrong; exit 3"}
+        script = [says("a"), says("b"), DONE, says("c"), says("d"), says("e")]
+        result, _, turns = await asked(folder, *script, settings=settings)
+        assert (result.reason, result.iterations) == ("unproductive", 6)
+        assert nudged(turns) == ["no_marker", "no_marker", "check_failed", "no_marker", "no_marker"]
+        assert turns[-2]["content"].startswith(
+            "No tool was called and the task is not marked finished (2 of 3)"
+        )
+
+    async def test_a_failed_command_is_told_by_its_last_words_and_how_it_ended(self, folder):
+        run = ("bash", {"command": "echo begun; echo '1 failed'; exit 3"})
+        result, _, _ = await asked(folder, says("", run), says("a"), says("b"), says("c"))
+        assert "Last failure: bash: 1 failed [exit code 3]" in result.summary.splitlines()
+
+    async def test_a_failed_check_is_the_last_failure(self, folder):
+        settings = {"done_when": "echo first; echo '1 failed'; exit 3"}
+        result, _, _ = await asked(folder, DONE, DONE, DONE, settings=settings)
+        assert result.reason == "check_failed"
+        last = "Last failure: the check echo first; echo '1 failed'; exit 3 ended with 3: 1 failed"
+        assert last in result.summary.splitlines()
+        assert "Commands" not in result.summary
+        result, _, _ = await asked(folder, DONE, says("a"), says("b"), says("c"), settings=settings)
+        assert last in result.summary.splitlines()
 
     async def test_a_call_between_begins_anew(self, folder):
         result, _, _ = await asked(folder, says("a"), says("b"), says("", READ), says("c"), says("d"), DONE)
@@ -194,6 +264,48 @@ class TestLimits:
         wait = ("bash", {"command": "sleep 0.3"})
         result, _, _ = await asked(folder, says("", wait), DONE, settings={"request_timeout_s": 0.2})
         assert result.reason == "request_timeout"
+
+    async def test_a_command_ends_with_the_time_of_its_request(self, folder):
+        endless = ("bash", {"command": "echo begun; sleep 60"})
+        result, _, turns = await asked(folder, says("", endless), DONE, settings={"request_timeout_s": 0.3})
+        assert (result.outcome, result.reason) == ("incomplete", "request_timeout")
+        assert results(turns) == [("bash", False, "timeout")]
+        assert "begun" in turns[-1]["content"]
+
+    async def test_a_further_command_is_not_run_once_the_time_is_used_up(self, folder):
+        endless, further = ("bash", {"command": "sleep 60"}), ("bash", {"command": "touch further"})
+        result, _, turns = await asked(
+            folder, says("", endless, further), DONE, settings={"request_timeout_s": 0.3}
+        )
+        assert result.reason == "request_timeout"
+        assert results(turns) == [("bash", False, "timeout")] * 2
+        assert not (folder / "further").exists()
+
+    async def test_a_check_ends_with_the_time_of_its_request(self, folder):
+        result, _, _ = await asked(folder, DONE, settings={"request_timeout_s": 0.3, "done_when": "sleep 60"})
+        assert (result.outcome, result.reason) == ("incomplete", "request_timeout")
+
+    async def test_a_model_that_hangs_ends_with_the_time_of_its_request(self, folder):
+        model = HangingModel([])
+        async with Desk(folder, model, settings={"request_timeout_s": 0.2}) as desk:
+            result = await desk.ask("fix it")
+        assert (result.outcome, result.reason) == ("incomplete", "request_timeout")
+        assert model.hung == 1
+
+    async def test_a_model_is_not_waited_for_beyond_the_time_of_its_request(self, folder):
+        overloaded = ExecutorError("overloaded", transient=True, retry_after=50)
+        result, desk, _ = await asked(folder, overloaded, DONE, settings={"request_timeout_s": 30})
+        assert (result.outcome, result.reason) == ("incomplete", "model_failed")
+        assert len(desk.model.replies) == 1
+
+    async def test_a_task_has_what_is_left_of_the_time_of_its_request(self, folder):
+        task = ("task", {"description": "look", "prompt": "look around", "profile": "worker"})
+        endless = ("bash", {"command": "sleep 60"})
+        result, _, turns = await asked(
+            folder, says("", task), says("", endless), DONE, settings={"request_timeout_s": 0.4}
+        )
+        assert result.reason == "request_timeout"
+        assert "the time limit was reached" in turns[-1]["content"]
 
     async def test_money_ends_it_before_the_next_reply_and_it_can_go_on(self, folder):
         model = ScriptedModel([says("", edit("x = 1", "x = 2")), says("", READ), DONE])
@@ -288,6 +400,51 @@ class TestChecks:
         assert desk.read("tests/test_a.py") == "assert False\n"
 
 
+class TestTheStore:
+    async def test_no_tool_sees_the_store_of_the_engine(self, folder):
+        calls = ("list_dir", {}), ("read_file", {"filepath": "requests.db"}), ("glob", {"pattern": "*"})
+        script = [says("", *calls), DONE]
+        result, _, turns = await asked(folder, *script, store=SQLiteStore(folder / "requests.db"))
+        assert result.done
+        assert results(turns)[1] == ("read_file", False, "protected")
+        assert not any("requests.db" in str(turn["content"]) for turn in turns if turn.get("ok"))
+
+
+class TestTheOldView:
+    async def test_a_question_of_the_assistant_is_seen_over_its_run(self, folder):
+        """C-15: by the names that holds really have."""
+        script = [says("", ("ask", {"question": "Which?"}))]
+        async with Desk(folder, ScriptedModel(script)) as desk:
+            result = await desk.ask("paint it")
+            run = await desk.engine.get(result.run_id)
+        assert ResponseState.of_run(run.data, state=run.state, holds=run.holds).awaiting_user_guidance
+
+
+class TestImpossibleEdits:
+    async def test_an_edit_that_cannot_be_made_is_a_result_and_no_question(self, folder):
+        result, _, turns = await asked(
+            folder, says("", edit("y = 1", "y = 2")), DONE, options=RequestOptions()
+        )
+        assert result.done
+        assert results(turns) == [("update_file", False, "not_found")]
+
+    async def test_without_a_model_it_is_an_error_at_once(self, folder):
+        async with Desk(folder) as desk:
+            result = await desk.ask("replace y with z in a.py", RequestOptions())
+        assert (result.outcome, result.reason) == ("incomplete", "needs_person")
+        assert "the text does not occur in 'a.py'" in result.text
+
+    async def test_an_edit_that_became_impossible_after_a_yes_is_not_asked_again(self, folder):
+        async with Desk(folder, ScriptedModel([says("", edit("x = 1", "x = 2")), DONE])) as desk:
+            started = await desk.ask("fix it", RequestOptions())
+            run = await desk.engine.get(started.run_id)
+            desk.write(a_py="x = 3\n")
+            await desk.engine.release(run.id, "yes", hold=run.token())
+            await desk.engine.finish(run.id)
+            assert results(await desk.turns(run.id)) == [("update_file", False, "not_found")]
+            assert (await desk.result(run.id)).done
+
+
 class TestModels:
     @pytest.mark.parametrize("level", ["collaborator", "consultant", "approver"])
     async def test_a_plausible_reply_passes_at_every_level(self, folder, level):
@@ -298,7 +455,43 @@ class TestModels:
     async def test_a_model_that_fails_leaves_no_wrong_excuse(self, folder):
         result, _, _ = await asked(folder, ExecutorError("no"), settings={"max_retries": 0})
         assert (result.outcome, result.reason) == ("incomplete", "model_failed")
-        assert "I cannot do that without a model" not in result.text or result.iterations == 1
+        assert "without a model" not in result.text
+        assert "Cause: no" in result.text
+
+    async def test_nothing_that_code_said_in_place_of_a_model_is_sent_to_it(self, folder):
+        model = ScriptedModel([ExecutorError("no"), DONE])
+        async with Desk(folder, model, settings={"max_retries": 0}) as desk:
+            first = await desk.ask("fix it")
+            turns = await desk.turns(first.run_id)
+            assert (await desk.ask("continue", session=first.session_id)).done
+        assert [turn["content"] for turn in turns if turn["role"] == "assistant"] == [""]
+        sent = model.requests[-1][1:]
+        assert [(message.role, message.content) for message in sent] == [
+            ("user", "fix it"),
+            ("user", "continue"),
+        ]
+
+    async def test_what_was_asked_before_a_model_was_set_is_sent_without_the_excuse(self, folder):
+        store = MemoryStore()
+        async with Desk(folder, store=store) as desk:
+            first = await desk.ask("fix it")
+            assert first.reason == "needs_model"
+        model = ScriptedModel([DONE])
+        async with Desk(folder, model, store=store) as desk:
+            assert (await desk.ask("fix it now", session=first.session_id)).done
+        assert [message.content for message in model.requests[-1][1:]] == ["fix it", "fix it now"]
+
+    @pytest.mark.parametrize(
+        ("error", "way_on"),
+        [
+            (ExecutorError("overloaded"), 'say "continue" once the model answers'),
+            (MisconfiguredError("the key was not accepted"), "correct the settings of the model"),
+        ],
+    )
+    async def test_a_failed_models_cause_and_what_helps_are_said(self, folder, error, way_on):
+        result, _, _ = await asked(folder, error, settings={"max_retries": 0})
+        assert f"Cause: {error}" in result.summary
+        assert way_on in result.summary
 
     async def test_code_stands_in_only_where_nothing_was_done(self, folder):
         result, _, _ = await asked(folder, ExecutorError("no"), prompt="show a.py")

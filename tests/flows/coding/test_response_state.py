@@ -308,9 +308,9 @@ def test_an_incomplete_run_waits_for_guidance_and_has_a_synthesised_summary():
 
 def test_an_open_question_waits_for_guidance_and_an_open_confirmation_does_not():
     for holds, awaiting in (
-        (["ask:t1c1"], True),
+        (["ask-t1c1"], True),
         (["confirm:k:d"], False),
-        ({"confirm:k:d": 1, "ask:x": 2}, True),
+        ({"confirm-t1c1": 1, "ask-x": 2}, True),
     ):
         state = ResponseState.of_run({}, state="tool_execution", holds=holds)
         assert (state.awaiting_user_guidance, state.is_processing) == (awaiting, True)

@@ -245,7 +245,7 @@ def test_mail_goes_where_the_settings_say(project):
             "{sink: smtp, from: a@b.example, smtp: {host: h, tls: maybe}}",
             "'mail.smtp.tls' should be 'implicit'",
         ),
-        ("{outbox: 7}", "'mail.outbox' should be a valid string."),
+        ("{outbox: 7}", "'mail.outbox' should be text."),
         ("{smtp: x}", "'mail.smtp' should be a"),
     ],
 )

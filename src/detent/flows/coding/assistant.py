@@ -13,6 +13,7 @@ from detent.flows.coding.conversation import text_of
 from detent.flows.coding.explicit_assistant import next_reply
 from detent.flows.coding.reply import AssistantReply, CodingCall, FinishReason, ToolResult
 from detent.flows.coding.request_data import RequestData, tool_message
+from detent.flows.coding.request_time import REQUEST_TIMEOUT, seconds_left
 from detent.flows.coding.response_state import AgentState
 from detent.flows.coding.settings import CodingSettings
 from detent.flows.coding.task_completion import judge_reply
@@ -23,6 +24,8 @@ from detent.kernel.plain import LONGEST_KEPT, to_plain
 
 MODEL_FAILED = "model_failed"
 CONTEXT_FULL = "context_full"
+LONGEST_CAUSE = 500
+"""Characters that are told of why a model failed."""
 TOO_LONG = "RequestTooLongError"
 """Type of the error when a provider finds even half of the conversation too long."""
 
@@ -43,13 +46,15 @@ class Assistant:
         failed = ctx.fallback not in (None, FallbackReason.OPERATOR)
         if failed and ctx.fallback_error == TOO_LONG:
             return AssistantReply(give_up=CONTEXT_FULL)
+        if failed and seconds_left(ctx, self._settings) <= 0:
+            return AssistantReply(give_up=REQUEST_TIMEOUT)
         if failed and (by_model or data.files_changed or data.commands_run):
             return AssistantReply(give_up=MODEL_FAILED)
         results = [ToolResult.from_plain(await self._whole(ctx, turn)) for turn in data.results()]
         found = find_test_command(Path(data.workspace), self._settings.test_command)
         reply = next_reply(data.prompt, results, test_command=found, turn=data.counter("iterations") + 1)
         if failed and reply.give_up == "needs_model":
-            return AssistantReply(reply.text, give_up=MODEL_FAILED)
+            return AssistantReply(give_up=MODEL_FAILED)
         return reply
 
     @staticmethod
@@ -85,6 +90,7 @@ class Assistant:
             message["by"] = "handler"
         elif said.get("opaque") is not None:
             message["opaque"] = to_plain(said["opaque"])
+        model = None if by_handler else said.get("model")
         counters = data.counters
         counters["iterations"] += 1
         counters["tool_calls"] += len(calls)
@@ -95,10 +101,12 @@ class Assistant:
         if ran:
             turn["ran"] = [tool_message(result) for result in ran]
         if reply.give_up is not None:
-            turn["give_up"] = reply.give_up
+            turn["give_up"] = message["gave_up"] = reply.give_up
+        if reply.give_up == MODEL_FAILED:
+            turn["cause"] = {"error": ctx.fallback_error, "message": ctx.fallback_message[:LONGEST_CAUSE]}
         return Outcome(
             AgentState.TOOL_EXECUTION if calls or ran else AgentState.RESPONSE,
-            set={"counters": counters, "turn": turn},
+            set={"counters": counters, "turn": turn, **({"model": model} if model is not None else {})},
             append={"turns": [message]},
             reason=_reason(calls, ran, reply.give_up),
             spend=reply.spend,

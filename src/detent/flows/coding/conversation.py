@@ -14,6 +14,8 @@ from typing import Any
 from detent.dispatch.conversation import Conversation, Message, Opaque, ToolCall
 from detent.engine.context import StepContext
 from detent.flows.coding import request_data
+from detent.flows.coding.explicit_assistant import NEEDS_PERSON
+from detent.flows.coding.paired_messages import paired
 from detent.flows.coding.request_data import RequestData
 from detent.kernel.errors import RunNotFound
 from detent.kernel.run import Run
@@ -24,7 +26,7 @@ PURGED = "(purged)"
 
 Kept = Callable[[Mapping[str, Any]], Awaitable[bytes | None]]
 """Gives a value that is kept outside the journal, by its reference."""
-FromFile = Callable[[str], Sequence[request_data.Message]]
+FromFile = Callable[[str], Sequence[Any]]
 """Gives the messages of a session's file, for a session whose first runs are in no journal here."""
 
 
@@ -85,7 +87,7 @@ class Conversations:
         conversation = Conversation([Message("system", system)])
         chain = await runs_before(ctx, data)
         if data.session is not None and _continues_file(chain[0].data if chain else ctx.values):
-            await add_turns(conversation, self._from_file(data.session), ctx.kept)
+            await add_turns(conversation, paired(self._from_file(data.session)), ctx.kept)
         for run in chain:
             await add_turns(conversation, RequestData(run.data).turns, ctx.kept)
         return _Known(ctx.run_id, 0, conversation, len(conversation.messages))
@@ -113,7 +115,8 @@ def _continues_file(data: Mapping[str, Any]) -> bool:
 async def add_turns(conversation: Conversation, turns: Sequence[request_data.Message], kept: Kept) -> None:
     """Add the messages of a run to a conversation, as a model is sent them."""
     for turn in turns:
-        conversation.add(await _message(turn, kept))
+        if turn.get("gave_up") in (None, NEEDS_PERSON):  # what code said in place of a model is for people
+            conversation.add(await _message(turn, kept))
 
 
 async def _message(turn: request_data.Message, kept: Kept) -> Message:

@@ -17,6 +17,7 @@ from detent.dispatch.proposal import Proposal
 from detent.engine.trial_context import CannotCheck
 from detent.flows.coding.conversation import Conversations
 from detent.flows.coding.instructions import instructions
+from detent.flows.coding.request_time import seconds_left
 from detent.flows.coding.settings import CONTEXT_TOKENS, CodingSettings
 from detent.kernel.plain import digest, to_plain
 
@@ -75,6 +76,10 @@ class CodingDialect(Dialect):
         """The settings' limit, else the model's."""
         return self._settings.context_tokens or known or CONTEXT_TOKENS
 
+    def seconds_left(self, plan: Plan, ctx: StepContext) -> float:
+        """What is left of the request's time."""
+        return seconds_left(ctx, self._settings)
+
     def refused(self, plan: Plan, problems: Sequence[str]) -> str:
         """What is said after a reply that cannot be read."""
         return f"Your reply could not be read: {'; '.join(problems)}. Say it again."
@@ -99,6 +104,8 @@ class CodingDialect(Dialect):
             "calls": [{"tool": call.name, "args": to_plain(call.arguments)} for call in answer.calls],
             "finish": answer.finish,
         }
+        if (model := answer.model_id or plan.config.model_id or plan.config.provider) is not None:
+            reply["model"] = model
         if answer.opaque is not None:
             reply["opaque"] = answer.opaque._asdict()
         return Proposal(reply, plain=reply, given=reply)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from detent.flows.coding.grammar import (
     FORMS,
@@ -35,6 +35,8 @@ CANNOT: Final = (
 """The answer to every request that is not understood as a whole."""
 TESTS_TIMEOUT: Final = 600
 """Seconds that tests may take."""
+WINDOW: Final = 2000
+"""Lines that `read_file` shows at once."""
 NO_TESTS: Final = (
     "no test command was found. Looked for: a Makefile with the target test, a pytest configuration or "
     "tests/, package.json with a script test, Cargo.toml, go.mod. Set coding.test_command."
@@ -69,7 +71,7 @@ def added_results(prompt: str, results: Sequence[ToolResult]) -> str:
     if steps is None or not _own(steps, results):
         return ""
     parts = [
-        (describe(step), result.content.strip("\n"))
+        (describe(step), _content_shown(step, result))
         for step, result in _performed(steps, results)
         if result is not None and _problem(step, result, None) is None
     ]
@@ -145,7 +147,7 @@ def _problem(step: Step, result: ToolResult | None, test_command: str | None) ->
         return None if run is not None and run.ran else _tests_problem(run, result)
     if result is None or result.ok:
         return None
-    return result.content.strip("\n") or result.error or "it failed"
+    return _error_shown(result) or result.error or "it failed"
 
 
 def _tests_problem(run: TestsRun | None, result: ToolResult) -> str:
@@ -196,10 +198,11 @@ def describe(step: Step) -> str:
 def _done(step: Step, result: ToolResult | None, test_command: str | None) -> str:
     """What was done in a step, in words that are safe beside the marker."""
     match step:
-        case Show(path, None):
-            return f"showed {_place(path)}"
         case Show(path, first, last):
-            return f"showed lines {first} to {last} of {_place(path)}"
+            part = None if result is None else _part_shown(step, result)
+            if part is not None:
+                return f"showed {part.words} of {_place(path)}; the rest: {part.rest}"
+            return f"showed {'' if first is None else f'lines {first} to {last} of '}{_place(path)}"
         case ListFolder(path):
             return f"listed {_place(path)}"
         case Find(name, path):
@@ -240,6 +243,69 @@ def _not_done(steps: Sequence[Step], number: int, problem: str) -> str:
     text = f"{which}{describe(steps[number - 1])}: {chr(10).join(lines)}"
     left = "; ".join(describe(step) for step in steps[number:])
     return f"{text}\nNot done: {left}." if left else text
+
+
+# -- results for people -------------------------------------------------------------------------------------
+
+_CUT: Final = re.compile(
+    r"Lines? (?P<first>\d+)(?: to (?P<last>\d+))? (?:is|are) shown(?:; the file has (?P<total>[\d,]+))?\."
+    r" Go on with start_line=(?P<next>\d+)\."
+)
+"""What `read_file` says at the end of a text that is not all of it."""
+_FOR_PEOPLE: Final = (
+    (
+        " Take in lines around the one you mean, or set replace_all.",
+        ' Quote more of it, or add "everywhere".',
+    ),
+    (" Read the file and copy the target from it.", ""),
+    ("the target occurs", "the text occurs"),
+    ("the target does not occur", "the text does not occur"),
+    ("target and patch are the same", "both texts are the same"),
+    ("; start_line is ", "; the first line asked for is "),
+)
+"""Words of tools that only models can follow, and those for people."""
+
+
+class _Part(NamedTuple):
+    """The part of a file that was shown."""
+
+    words: str
+    rest: str
+    """The request that shows what follows."""
+
+
+def _part_shown(step: Show, result: ToolResult) -> _Part | None:
+    """What was shown of a file where it is less than was asked for."""
+    note = _CUT.search(result.content.rpartition("\n")[2]) if result.truncated else None
+    if note is None:
+        return None
+    last, following = int(note["last"] or note["first"]), int(note["next"])
+    if step.last is not None and last >= step.last:
+        return None
+    wanted = step.last or following + WINDOW - 1
+    total = int(note["total"].replace(",", "")) if note["total"] else wanted
+    lines = f"lines {following}-{min(wanted, total)}"
+    of = f" of {total:,}" if note["total"] else ""
+    return _Part(f"lines {note['first']} to {last}{of}", f"show {_brief(step.path)} {lines}")
+
+
+def _content_shown(step: Step, result: ToolResult) -> str:
+    """A result, with a note on how to see the rest instead of one for models."""
+    content = result.content.strip("\n")
+    if not isinstance(step, Show) or not result.truncated:
+        return content
+    text, newline, note = content.rpartition("\n")
+    part = _part_shown(step, result)
+    following = "" if part is None else f" The rest: {part.rest}"
+    return text + newline + re.sub(r" Go on with start_line=\d+\.", lambda _: following, note)
+
+
+def _error_shown(result: ToolResult) -> str:
+    """An error whose first line is for people; file contents may follow."""
+    first, newline, more = result.content.strip("\n").partition("\n")
+    for of_model, of_people in _FOR_PEOPLE:
+        first = first.replace(of_model, of_people)
+    return first + newline + more
 
 
 _LONGEST: Final = 80

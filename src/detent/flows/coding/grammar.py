@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 MAX_STEPS: Final = 5
+LONGEST_MISFIT: Final = 200
+"""Characters of a step that are told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,37 @@ def parse_request(text: str) -> list[Step] | None:
         steps = _steps(reading, start, MAX_STEPS)
         if steps is not None:
             return steps
+    return None
+
+
+def misfit(text: str) -> str | None:
+    """Why a request is not understood, where some of its steps are; None if there is nothing to say."""
+    readings = [_steps_apart(tokens) for tokens in _without_final_mark(_tokens(text) or [])]
+    problems = [_misfit_of(steps) for steps in readings]
+    return next((problem for problem in problems if problem is not None), None)
+
+
+def _steps_apart(tokens: list[_Token]) -> list[list[_Token]]:
+    """What stands between separators, without a polite beginning."""
+    start = next((end for end, _ in _POLITE(tokens, 0)), 0)
+    parts: list[list[_Token]] = [[]]
+    for token in tokens[start:]:
+        if token.kind in ("semicolon", "newline") or token.is_word("then"):
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return [part for part in parts if part]
+
+
+def _misfit_of(parts: list[list[_Token]]) -> str | None:
+    fits = [_steps(part, 0, 1) is not None for part in parts]
+    if all(fits) and len(parts) > MAX_STEPS:
+        return f"A request has at most {MAX_STEPS} steps; this one has {len(parts)}."
+    if any(fits) and not all(fits):
+        words = " ".join(
+            token.text if token.kind == "word" else f"'{token.text}'" for token in parts[fits.index(False)]
+        )
+        return f"Not understood: {words[:LONGEST_MISFIT]}"
     return None
 
 

@@ -55,6 +55,17 @@ class Coding(App):
         # Given to a shell as they are: files among their words are the project's own, and change with it.
         return {name: ["sh", "-c", text] for name, text in commands.items() if isinstance(text, str)}
 
+    def permissions(self, settings: Settings) -> Mapping[str, Any]:
+        """What the settings let the assistant do unasked, and what they open to its commands."""
+        places = (("tools", "allow"), ("network",), ("sandbox",), ("pass_env",))
+        found = {place: settings.get("coding", *place) for place in places}
+        wide = {place: value for place, value in found.items() if value not in (None, [])}
+        if wide.get(("network",)) is False:
+            del wide["network",]
+        if wide.get(("sandbox",)) is True:
+            del wide["sandbox",]
+        return {".".join(("coding", *place)): value for place, value in wide.items()}
+
     def host_facts(self, settings: Settings) -> Mapping[str, str]:
         """Which sandbox commands run in."""
         import asyncio

@@ -34,6 +34,8 @@ class RequestOptions:
     check_when: Literal["always", "changed"] = "always"
     strict: bool = False
     max_iterations: int = 40
+    timeout_s: float | None = None
+    """Seconds the request may take; None: as the settings say."""
     profile: str | None = None
     """The profile of a sub-run; None: the request itself."""
     depth: int = 0
@@ -59,11 +61,12 @@ class RequestOptions:
             given[name] = (*getattr(usual, name), *given.pop(name, ()))
         return replace(usual, **given)
 
-    def for_task(self, profile: str, max_iterations: int) -> RequestOptions:
+    def for_task(self, profile: str, max_iterations: int, timeout_s: float) -> RequestOptions:
         """The options of a sub-run: the same rules, one level deeper."""
         return replace(
-            self, profile=profile, depth=self.depth + 1, max_iterations=max_iterations, done_when=None
-        )
+            self, profile=profile, depth=self.depth + 1, max_iterations=max_iterations, timeout_s=timeout_s,
+            done_when=None,
+        )  # fmt: skip
 
     def to_plain(self) -> dict[str, Any]:
         """As the run keeps them."""

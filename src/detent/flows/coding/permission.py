@@ -6,6 +6,7 @@ project and answers of a person come in here; nothing that a model, a tool or a 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -25,7 +26,8 @@ from detent.flows.coding.permission_patterns import (
     parse_rule,
 )
 from detent.flows.coding.tools.secret_names import is_secret
-from detent.flows.coding.workspace import Workspace
+from detent.flows.coding.tools.text_form import counted
+from detent.flows.coding.workspace import Workspace, possible
 from detent.kernel.plain import digest, to_plain
 
 __all__ = ["Decision", "Grant", "Rules", "decide", "excluded", "grant_for", "parse_rule", "question"]
@@ -36,14 +38,18 @@ UNASKED = "it changes something, and no rule allows it"
 _WRITES = frozenset({"write_file", "update_file"})
 _READS = frozenset({"read_file", "update_file", "grep"})
 """Tools that show what is in a file they are called for; `update_file` shows lines that resemble a target."""
-_SEARCHES: Mapping[str, tuple[str, ...]] = {
+_DENIED_WITH: Mapping[str, tuple[str, ...]] = {"update_file": ("update_file", "read_file")}
+"""Tools that are denied by rules about others, too: an update tells what is in the file."""
+_LEAVES_OUT: Mapping[str, tuple[str, ...]] = {
     "grep": ("grep", "read_file"), "glob": ("glob",), "list_dir": ("list_dir",),
+    "write_file": ("write_file",), **_DENIED_WITH,
 }  # fmt: skip
-"""For each search, the tools whose denied paths it must leave out."""
+"""For each tool that finds its files itself, or writes one, the tools whose denied paths it leaves alone."""
 _LONGEST = 200
 """Characters of a value in a question."""
 
-Verdict = Literal["allow", "deny", "ask"]
+Verdict = Literal["allow", "deny", "ask", "refuse"]
+"""`refuse`: no tool may have this path, whatever the rules say."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,10 @@ class Decision(NamedTuple):
     verdict: Verdict
     why: str
     """The rule, or the reason for the question, as part of a sentence."""
+    place: str | None = None
+    """What its path leads to, relative to the workspace: the decision holds for this place alone."""
+    code: str = "denied"
+    """Of a refusal: the error that the assistant is told."""
 
 
 class Grant(NamedTuple):
@@ -87,51 +97,111 @@ def decide(
 ) -> Decision:
     """What becomes of a call whose arguments have the right form.
 
-    A path that the tool itself refuses, or a workspace that is not there, needs no question.
-
     Raises:
         ConfigurationError: a rule means nothing.
     """
-    space = _workspace(workspace)
-    name = str(args.get(PATH_OF[tool], ".")) if tool in PATH_OF else ""
-    for rule in _about(rules.deny, tool):
-        if _denies(rule, tool, args, space, name):
-            return Decision("deny", f"the rule '{rule.text}' denies it")
+    path = _Path.of(tool, args, workspace)
+    for rule in _denying(rules.deny, tool):
+        if denies_command(rule, args) if tool == COMMAND else path.is_denied_by(rule):
+            return Decision("deny", f"the rule '{rule.text}' denies it", path.place)
     if rules.read_only and kind == "effect":
-        return Decision("deny", "nothing may be changed in this request (--read-only)")
-    place = _place(space, name) if name else None
-    if name and (space is None or place is None):
-        return Decision("allow", "the tool itself refuses this path")
-    if space is not None and tool in _WRITES and space.configures(name):
-        return Decision("ask", CONFIGURES)
-    is_granted = _as_tuple(_grant_for(tool, args, space)) in {_as_tuple(grant) for grant in granted}
-    if (
-        tool in _READS
-        and not (rules.yes or is_granted)
-        and space
-        and _is_secret_file(space, name, place or "")
-    ):
-        return Decision("ask", SECRET)
+        return Decision("deny", "nothing may be changed in this request (--read-only)", path.place)
+    if path.refusal is not None:
+        return Decision("refuse", path.refusal.message, code=path.refusal.code)
+    try:
+        with possible(path.name):
+            verdict, why = _decide(rules, tool, args, path, kind, granted)
+    except ToolError as error:
+        return Decision("refuse", error.message, code=error.code)
+    return Decision(verdict, why, path.place)
+
+
+class _Path(NamedTuple):
+    """The path of a call, followed once: every rule is about the same place."""
+
+    space: Workspace | None
+    name: str
+    """As the call has it; empty for a tool that takes none."""
+    place: str | None = None
+    """What it leads to, relative to the workspace."""
+    refusal: ToolError | None = None
+    """Why no tool may have it."""
+
+    @classmethod
+    def of(cls, tool: str, args: Mapping[str, Any], workspace: str | Workspace) -> _Path:
+        """The path of a call."""
+        name = str(args.get(PATH_OF[tool], ".")) if tool in PATH_OF else ""
+        space = None
+        try:
+            space = Workspace.at(workspace) if isinstance(workspace, str) else workspace
+            return cls(space, name, space.relative_name(name) if name else None)
+        except ToolError as error:
+            return cls(space, name, refusal=error if name else None)
+
+    def is_denied_by(self, rule: Rule) -> bool:
+        """Whether a rule that denies is about this path."""
+        if rule.is_bare:
+            return True
+        # The path as it is spelled, too: a rule about a link is about what the link leads to.
+        paths = (self.place, self.space.spelled(self.name) if self.space is not None else self.name)
+        return any(path is not None and denies_path(rule, path) for path in paths)
+
+    @property
+    def configures(self) -> bool:
+        """Whether it is that of a file that configures Detent."""
+        if self.space is None or self.place is None:
+            return False
+        return self.space.configures(self.name, self.space.root / self.place)
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether it is that of a file with secrets, by its own name or that of what it leads to."""
+        if self.space is None or self.place is None:
+            return False
+        return (is_secret(self.name) or is_secret(self.place)) and not (self.space.root / self.place).is_dir()
+
+
+def _decide(
+    rules: Rules, tool: str, args: Mapping[str, Any], path: _Path, kind: str, granted: Collection[Grant]
+) -> tuple[Verdict, str]:
+    """What becomes of a call that nothing denies."""
+    if tool in _WRITES and path.configures:
+        return "ask", CONFIGURES
+    is_granted = _as_tuple(_grant_for(tool, args, path)) in {_as_tuple(grant) for grant in granted}
+    if tool in _READS and not (rules.yes or is_granted) and path.is_secret:
+        return "ask", SECRET
     if kind != "effect":
-        return Decision("allow", "it changes nothing")
+        return "allow", "it changes nothing"
     if rules.yes:
-        return Decision("allow", "everything is allowed (--yes)")
+        return "allow", "everything is allowed (--yes)"
     for rule in _about(rules.allow, tool):
-        if allows_command(rule, args) if tool == COMMAND else matches_path(rule, place or ""):
-            return Decision("allow", f"the rule '{rule.text}' allows it")
+        if _allows(rule, tool, args, path):
+            return "allow", f"the rule '{rule.text}' allows it"
     if is_granted:
-        return Decision("allow", "a person has allowed it for this session")
-    return Decision("ask", UNASKED)
+        return "allow", "a person has allowed it for this session"
+    return "ask", UNASKED
+
+
+def _allows(rule: Rule, tool: str, args: Mapping[str, Any], path: _Path) -> bool:
+    if tool != COMMAND:
+        return matches_path(rule, path.place or "")
+    return allows_command(rule, args, "." if path.space is None else str(path.space.root))
 
 
 def excluded(rules: Rules, tool: str) -> list[str]:
-    """The patterns of paths that a search must leave out: its argument `denied`."""
+    """The patterns of paths that a tool must leave alone: its argument `denied`."""
     return [
         pattern.text
-        for name in _SEARCHES.get(tool, ())
+        for name in _LEAVES_OUT.get(tool, ())
         for rule in _about(rules.deny, name)
         for pattern in rule.paths
     ]
+
+
+def _denying(patterns: Collection[str], tool: str) -> Iterator[Rule]:
+    """The rules that deny calls of a tool."""
+    for name in _DENIED_WITH.get(tool, (tool,)):
+        yield from _about(patterns, name)
 
 
 def _about(patterns: Collection[str], tool: str) -> Iterator[Rule]:
@@ -147,53 +217,21 @@ def _read(text: str, tool: str) -> Rule:
     return parse_rule(text, (name,) if name else ())
 
 
-def _denies(rule: Rule, tool: str, args: Mapping[str, Any], space: Workspace | None, name: str) -> bool:
-    if rule.is_bare:
-        return True
-    if tool == COMMAND:
-        return denies_command(rule, args)
-    # The path as it is spelled, too: a rule about a link is about what the link leads to.
-    paths = (_place(space, name), space.spelled(name) if space is not None else name)
-    return any(path is not None and denies_path(rule, path) for path in paths)
-
-
-def _is_secret_file(space: Workspace, name: str, place: str) -> bool:
-    """Whether a path is that of a file with secrets, by its own name or that of what it leads to."""
-    return (is_secret(name) or is_secret(place)) and not (space.root / place).is_dir()
-
-
-def _workspace(workspace: str | Workspace) -> Workspace | None:
-    try:
-        return Workspace.at(workspace) if isinstance(workspace, str) else workspace
-    except ToolError:
-        return None
-
-
-def _place(space: Workspace | None, name: str) -> str | None:
-    """The place a path leads to, relative to the workspace; None if the tool will refuse it."""
-    try:
-        return None if space is None else space.relative_name(name)
-    except ToolError:
-        return None
-
-
 def grant_for(tool: str, args: Mapping[str, Any], workspace: str | Workspace) -> Grant:
     """What "always in this session" stands for: this tool in this very folder, or this exact call."""
-    return _grant_for(tool, args, _workspace(workspace))
+    return _grant_for(tool, args, _Path.of(tool, args, workspace))
 
 
-def _grant_for(tool: str, args: Mapping[str, Any], space: Workspace | None) -> Grant:
-    if tool in PATH_OF:
-        place = _place(space, str(args.get(PATH_OF[tool], ".")))
-        if space is not None and place is not None:
-            is_file = PATH_OF[tool] == "filepath" or not (space.root / place).is_dir()
-            return Grant(tool, os.path.dirname(place) or "." if is_file else place)
+def _grant_for(tool: str, args: Mapping[str, Any], path: _Path) -> Grant:
+    if path.space is not None and path.place is not None:
+        is_file = PATH_OF[tool] == "filepath" or not (path.space.root / path.place).is_dir()
+        return Grant(tool, os.path.dirname(path.place) or "." if is_file else path.place)
     exact = dict(args)
     if tool == COMMAND:
-        folder = _place(space, str(args.get("cwd", ".")))
-        exact = {
-            "command": args.get("command"), "cwd": folder or args.get("cwd"), "env": args.get("env") or {}
-        }  # fmt: skip
+        folder = str(args.get("cwd", "."))
+        with contextlib.suppress(ToolError):
+            folder = path.space.relative_name(folder) if path.space is not None else folder
+        exact = {"command": args.get("command"), "cwd": folder, "env": args.get("env") or {}}
     return Grant(tool, f"sha256:{digest(to_plain(exact))}")
 
 
@@ -209,9 +247,10 @@ def question(tool: str, args: Mapping[str, Any]) -> str:
 
 
 def _write(args: Mapping[str, Any]) -> str:
-    lines = str(args.get("content", "")).count("\n") + 1
+    content = str(args.get("content", ""))
+    lines = content.count("\n") + (not content.endswith("\n") if content else 0)
     verb = "Write, or replace," if args.get("overwrite") else "Write"
-    return f"{verb} {shown(args.get('filepath'))} ({lines} line{'s' if lines > 1 else ''})?"
+    return f"{verb} {shown(args.get('filepath'))} ({counted(lines, 'line')})?"
 
 
 def _update(args: Mapping[str, Any]) -> str:

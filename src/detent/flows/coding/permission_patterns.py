@@ -128,10 +128,15 @@ def split_command(command: str) -> list[str] | None:
         return None
 
 
-def allows_command(rule: Rule, args: Mapping[str, Any]) -> bool:
-    """Whether a rule for commands is about exactly this one."""
+def allows_command(rule: Rule, args: Mapping[str, Any], root: str = ".") -> bool:
+    """Whether a rule for commands is about exactly this one, in the workspace's `root`.
+
+    In another folder the same words may mean another program: `make test` runs the Makefile that is there.
+    """
     if rule.words is None:
         return True
+    if PurePosixPath(str(args.get("cwd", "."))) not in (PurePosixPath("."), PurePosixPath(root)):
+        return False
     command = args.get("command")
     words = split_command(command) if isinstance(command, str) and not args.get("env") else None
     return words is not None and _fits(rule.words, words)

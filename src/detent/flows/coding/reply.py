@@ -46,6 +46,12 @@ class ToolResult:
     """One of `ErrorCode`."""
     truncated: bool = False
     duration_ms: float = 0.0
+    count: int | None = None
+    """Lines, entries or matches that a query has found."""
+    repeated: bool = False
+    """The call was not made: it is the result of the same call before."""
+    changed: Mapping[str, Any] | None = None
+    """Arguments that a person has changed before it was carried out."""
 
     def to_plain(self) -> dict[str, Any]:
         """As sessions and journals keep it."""
@@ -54,6 +60,8 @@ class ToolResult:
         }  # fmt: skip
         if self.error is not None:
             plain["error"] = self.error
+        more = {"count": self.count, "repeated": self.repeated or None, "changed": self.changed}
+        plain |= {name: value for name, value in more.items() if value is not None}
         return {**plain, "truncated": self.truncated, "duration_ms": self.duration_ms}
 
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from detent.engine.exclusive import EXCLUSIVE
 from detent.engine.ports import RunQuery
 from detent.flows.coding.flow import CodingFlow
 from detent.flows.coding.options import RequestOptions
+from detent.flows.coding.paired_messages import replies
 from detent.flows.coding.request_data import RequestData
 from detent.flows.coding.sessions.ids import check_session_id, new_session_id
 from detent.kernel.budget import Budget
@@ -191,10 +192,9 @@ async def _continued(
 
 def _from_record(record: SessionRecord) -> dict[str, Any]:
     """What a request of a session goes on from that is in no journal here, only in its file."""
-    messages: Sequence[Mapping[str, Any]] = record.messages
     return {
         "from_file": True,
-        "turns_before": sum(message.get("role") == "assistant" for message in messages),
+        "turns_before": replies(record.messages),
         "todos": [dict(item) for item in record.todos],
     }
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from detent.flows.coding.options import RequestOptions
 from detent.flows.coding.reply import CodingCall, ToolResult
+from detent.kernel.errors import ConfigurationError
 from detent.kernel.plain import to_plain
 
 COUNTERS = ("iterations", "unproductive", "premature", "refused", "suspicious", "tool_calls")
@@ -36,8 +37,15 @@ class RequestData:
 
     @property
     def workspace(self) -> str:
-        """The folder that tools work in, absolute."""
-        return str(self._data["workspace"])
+        """The folder that tools work in, absolute.
+
+        Raises:
+            ConfigurationError: the run was started without one.
+        """
+        folder = self._data.get("workspace")
+        if folder is None:
+            raise ConfigurationError("A coding request needs a folder to work in: `workspace` in its data.")
+        return str(folder)
 
     @property
     def options(self) -> RequestOptions:
@@ -92,11 +100,6 @@ class RequestData:
     def commands_run(self) -> int:
         """Commands that were run."""
         return int(self._data.get("commands_run") or 0)
-
-    @property
-    def tool_seconds(self) -> float:
-        """Time that tools took."""
-        return float(self._data.get("tool_seconds") or 0.0)
 
     @property
     def check_failures(self) -> int:

@@ -17,10 +17,12 @@ from detent.flows.coding.nudges import Nudge
 from detent.flows.coding.reply import ToolResult
 from detent.flows.coding.reply_text import enclosed_parts
 from detent.flows.coding.request_data import Message, RequestData
+from detent.flows.coding.request_time import REQUEST_TIMEOUT, seconds_left, seconds_left_at_visit
 from detent.flows.coding.response_state import AgentState
 from detent.flows.coding.settings import CodingSettings
 from detent.flows.coding.summary import edited_tests, incomplete_summary
 from detent.flows.coding.task_completion import Completion, JudgedReply, judge_reply, own_text
+from detent.flows.coding.tools.spec import DEFAULT_TIMEOUT
 from detent.kernel.plain import LONGEST_KEPT
 from detent.kernel.status import Status
 
@@ -30,6 +32,7 @@ MOST_REFUSED = 3
 """Failed checks in a row, without a successful effect between, that end a request."""
 NEAR = 0.8
 """Share of the turns after which the assistant is told how many are left."""
+NO_TIME = "No time is left for it."
 LONGEST_SUMMARY = 2000
 """Characters of a summary that is kept beside the reply."""
 
@@ -67,8 +70,8 @@ class Respond:
             return await self._incomplete(ctx, data, str(give_up), counters, text)
         productive = bool(message.get("tool_calls")) and bool(turn.get("made", 1))
         failed = refused is not None and refused.kind == "check_failed"
-        if not failed:
-            counters["unproductive"] = 0 if productive else counters["unproductive"] + 1
+        # A marker that its check refused was accepted before: such refusals have a limit of their own.
+        counters["unproductive"] = 0 if productive or failed else counters["unproductive"] + 1
         reason = self._limit(ctx, data, counters)
         if reason is not None:
             return await self._incomplete(ctx, data, reason, counters, text)
@@ -118,8 +121,7 @@ class Respond:
             if self._failures(data) >= MOST_REFUSED:
                 outcome = await self._incomplete(ctx, data, "check_failed", counters, judged.shown, checked)
                 return outcome, None
-            command = data.options.done_when or ""
-            return None, nudges.check_failed(command, checked.code, checked.output)
+            return None, check_refusal(data, checked)
         if checked.state == "passed":
             await ctx.verdict(AgentState.ASSISTANT, True, "its check passed")
         return await self._complete(ctx, data, judged, completion, checked, counters), None
@@ -138,9 +140,13 @@ class Respond:
         unchanged = not data.files_changed and not data.commands_run
         if unchanged and (only_read or options.check_when == "changed"):
             return Checked("skipped")
+        left = seconds_left_at_visit(ctx, self._settings)
+        if left <= 0:
+            return Checked("failed", "timeout", NO_TIME)
+        within: dict[str, Any] = {"timeout": left} if left < DEFAULT_TIMEOUT else {}
         try:
             receipt = await ctx.perform(
-                CHECK, confirm=None, workspace=data.workspace, command=options.done_when
+                CHECK, confirm=None, workspace=data.workspace, command=options.done_when, **within
             )
         except ToolError as error:
             return Checked("failed", error.code, error.message)
@@ -194,7 +200,8 @@ class Respond:
     ) -> Outcome:
         by_handler = data.last_reply.get("by") == "handler"
         results = await self._whole(ctx, list(data.results())[-50:])
-        summary = incomplete_summary(reason, data, results)
+        refused = None if checked is None else check_refusal(data, checked)
+        summary = incomplete_summary(reason, data, results, refused)
         own = text if by_handler and reason in ("needs_model", "needs_person") else ""
         if own and (added := added_results(data.prompt, [ToolResult.from_plain(line) for line in results])):
             own = f"{own}\n\n{added}"
@@ -224,8 +231,8 @@ class Respond:
             return "unproductive"
         if counters["iterations"] >= data.options.max_iterations:
             return "max_iterations"
-        if ctx.used["seconds"] + data.tool_seconds >= self._settings.request_timeout_s:
-            return "request_timeout"
+        if seconds_left(ctx, self._settings) <= 0:
+            return REQUEST_TIMEOUT
         return None
 
     def _nudge(
@@ -248,6 +255,11 @@ class Respond:
         if counters["iterations"] == math.ceil(NEAR * data.options.max_iterations):
             return nudges.limit_near(data.options.max_iterations - counters["iterations"])
         return None
+
+
+def check_refusal(data: RequestData, checked: Checked) -> Nudge:
+    """What the assistant is told of a failed check."""
+    return nudges.check_failed(data.options.done_when or "", checked.code, checked.output)
 
 
 def _looks_cut(text: str) -> bool:

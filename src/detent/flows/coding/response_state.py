@@ -18,7 +18,7 @@ from detent.kernel.state_history import RestoreError
 
 COMPAT = "compat"
 """Reason of the moves made by setting `task_completed`."""
-ASK = "ask:"
+ASK = "ask-"
 """What the name of a hold begins with that asks a person for guidance."""
 
 _WAYS = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from detent.flows.coding.conversation import text_of
 from detent.flows.coding.request_data import RequestData
+from detent.insight.formatting import money
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ class CodingResult:
     commands_run: int = 0
     tests_edited: tuple[str, ...] = ()
     """Changed files that look like tests, where a check passed: it proves less then."""
+
+    over_budget: str | None = None
+    """The limit of its budget that it has passed, by its last reply, say: `100 tokens`."""
 
     @property
     def done(self) -> bool:
@@ -76,8 +80,17 @@ def read_result(run: Run, text: str) -> CodingResult:
         data.counter("refused"),
         usage,
         data.session, run.id, tuple(data.files_changed), data.commands_run,
-        tuple(run.data.get("tests_edited") or ()),
+        tuple(run.data.get("tests_edited") or ()), _over_budget(run),
     )  # fmt: skip
+
+
+def _over_budget(run: Run) -> str | None:
+    """The limit that a run has passed, in words."""
+    used = run.used()
+    limit = None if run.budget is None else run.budget.exceeded(used)
+    if limit is None or used[limit] == (allowed := getattr(run.budget, limit)):
+        return None
+    return money(allowed) if limit == "cost_usd" else f"{allowed:,} {limit}"
 
 
 def _outcome(run: Run) -> tuple[str, str | None]:

@@ -6,15 +6,18 @@ Does not belong here: what one request adds on the command line (`options`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from detent.authoring.heading import Placed, heading_problems
 from detent.authoring.problem import NOWHERE
+from detent.dispatch.config import StepConfig
 from detent.runtime.settings import Settings, SettingsError
 
 HEADING = "coding"
+ASSISTANT = (HEADING, "steps", "assistant")
 CONTEXT_TOKENS = 32_000
 """Tokens that a request may have where neither the model nor the settings say."""
 
@@ -34,6 +37,8 @@ class Check(Part):
 
 
 def _check(value: Any) -> Any:
+    if value is not None and not isinstance(value, str | Mapping | Check):
+        raise ValueError("say a command, or {command: …, when: always | changed}")
     return {"command": value} if isinstance(value, str) else value
 
 
@@ -84,6 +89,26 @@ class CodingSettings(Part):
     """Added to the assistant's instructions."""
     write_legacy_flags: bool = True
     """Whether session files also have the booleans that older programs read."""
+
+
+def assistant_config(settings: Settings, own: CodingSettings) -> StepConfig | None:
+    """Who performs the assistant, as the settings of a project say.
+
+    Raises:
+        ConfigurationError: lists all problems, each with its place.
+    """
+    if own.steps.assistant is None:
+        return None
+
+    def where(name: str) -> str:
+        return f"{settings.place(*ASSISTANT, name)}: {'.'.join(ASSISTANT)}"
+
+    folder = settings.base(*ASSISTANT, "prompt_file").absolute()
+    return StepConfig.read(own.steps.assistant, where=where, folder=folder, read_text=_read_text)
+
+
+def _read_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 def coding_settings(settings: Settings, *, unknown: bool = True) -> CodingSettings:

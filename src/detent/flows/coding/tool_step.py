@@ -9,23 +9,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from detent.engine.child import Child
 from detent.engine.context import StepContext
 from detent.engine.outcome import Hold, Outcome
+from detent.engine.ports import TapeError
 from detent.engine.step_failures import Transient
 from detent.engine.tools import ToolError
 from detent.flows.coding import permission
 from detent.flows.coding.conversation import text_of
 from detent.flows.coding.options import RequestOptions
 from detent.flows.coding.permission import Grant, Rules
+from detent.flows.coding.permission_patterns import COMMAND, PATH_OF
 from detent.flows.coding.registry import PROFILES, WORKER, ToolRegistry
 from detent.flows.coding.reply import CodingCall, ToolResult
 from detent.flows.coding.request_data import FILE_TOOLS, RequestData, tool_message
+from detent.flows.coding.request_time import seconds_left_at_visit
 from detent.flows.coding.response_state import AgentState
 from detent.flows.coding.settings import CodingSettings
+from detent.flows.coding.settled_calls import changed_arguments, told_result, with_changes
 from detent.flows.coding.tools import todo
+from detent.flows.coding.tools.spec import DEFAULT_TIMEOUT, SPECS
 from detent.insight.formatting import count
 from detent.kernel.errors import Fenced, StoreUnavailable
 from detent.kernel.plain import LONGEST_KEPT, canonical, digest, to_plain
@@ -36,10 +41,11 @@ CODES = frozenset({
     "cancelled", "interrupted", "failed",
 })  # fmt: skip
 ASK = "ask"
-SEARCHES = frozenset({"grep", "glob", "list_dir"})
-"""Tools that leave out what is denied."""
+BOUND = frozenset({"read_file", "grep", *FILE_TOOLS})
+"""Tools on a file that must be the one the rules were asked about."""
 LONGEST_RESULT = 110_000
 """Characters of one result; what tools give is shorter."""
+NO_TIME = "The time of the request is used up; this was not run."
 NOBODY = "nobody is there to be asked"
 
 
@@ -80,7 +86,8 @@ class Progress:
     before: ToolResult | None = None
     """The result of the last call, if it was made in this visit."""
     commands_run: int = 0
-    seconds: float = 0.0
+    command_seconds: float = 0.0
+    """Time that commands of this reply took, as their receipts say."""
     repeated: dict[str, Any] | None = None
     effects: int = 0
     """Effects that succeeded."""
@@ -134,9 +141,8 @@ class ToolStep:
             "made": progress.made,
         }  # fmt: skip
         changes: dict[str, Any] = {"turn": turn}
-        changes |= (
-            {"tool_seconds": round(data.tool_seconds + progress.seconds, 3)} if progress.seconds else {}
-        )
+        if repeats := sum(result.repeated for result in results):
+            changes["counters"] = {**data.counters, "tool_calls": data.counter("tool_calls") - repeats}
         if progress.effects and ctx.values.get("check_failures"):
             changes["check_failures"] = 0
         for name in ("seen", "todos", "files_changed", "commands_run"):
@@ -155,6 +161,16 @@ class ToolStep:
         text = self._hide(result.content[:LONGEST_RESULT])
         message["content"] = text if len(text) <= LONGEST_KEPT else ctx.keep(text)
         return message
+
+
+class _Judged(NamedTuple):
+    """What the rules say to a call, and what code adds to its arguments."""
+
+    verdict: str
+    why: str
+    code: str
+    """Of the error, if it is not made."""
+    supplied: dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -218,12 +234,13 @@ class _ToolVisit:
             told = await self._tasks(calls)
         else:
             gate = asyncio.Semaphore(self.step._settings.max_parallel)
+            judged = await self._judged(calls)
 
-            async def look(call: CodingCall) -> ToolResult | tuple[str, str]:
+            async def look(call: CodingCall, judged: _Judged) -> ToolResult | tuple[str, str]:
                 async with gate:
-                    return await self._look(call)
+                    return await self._look(call, judged)
 
-            looks = [asyncio.ensure_future(look(call)) for call in calls]
+            looks = [asyncio.ensure_future(look(*pair)) for pair in zip(calls, judged, strict=True)]
             try:
                 told = list(await asyncio.gather(*looks))
             finally:
@@ -265,7 +282,7 @@ class _ToolVisit:
             before = ToolResult.from_plain(
                 {**message, "content": await text_of(message.get("content"), self.ctx.kept)}
             )
-        return replace(before, tool_call_id=call.id, tool=call.tool, duration_ms=0.0)
+        return replace(before, tool_call_id=call.id, tool=call.tool, duration_ms=0.0, repeated=True)
 
     def _note(self, call: CodingCall, result: ToolResult | tuple[str, str]) -> ToolResult:
         """Remember a result as the last one."""
@@ -278,7 +295,6 @@ class _ToolVisit:
         progress.last = Last(key, told, progress.last.times + 1 if same else 1)
         progress.before = result
         progress.made += 1
-        progress.seconds += result.duration_ms / 1000
         return result
 
     # -- calls ----------------------------------------------------------------------------------------------
@@ -289,41 +305,68 @@ class _ToolVisit:
         protected = (f"{tool}:{path}" for path in self.step._settings.protect for tool in sorted(FILE_TOOLS))
         return Rules(options.allow, (*options.deny, *protected), options.yes, options.read_only)
 
-    def _decision(self, call: CodingCall) -> permission.Decision:
+    async def _judged(self, calls: Sequence[CodingCall]) -> list[_Judged]:
+        """What the rules say to calls, the same at every pass through the step.
+
+        It depends on files that later effects of the reply, and other programs, change.
+        """
+        name = f"judged-{calls[0].id}"
+        found = self.ctx.run.records.get(name)
+        if found is None:
+            found = [self._judge(call)._asdict() for call in calls]
+            is_held = self._side_by_side(calls[0]) is not None  # a question about a query is a hold by itself
+            if is_held and any(judged["verdict"] == "ask" for judged in found):
+                await self.ctx.once(name, lambda: found)
+            else:
+                self.ctx.keep_with_round(name, found)
+        return [_Judged(**judged) for judged in found]
+
+    def _judge(self, call: CodingCall) -> _Judged:
         granted = self.step._granted(self.data.session or self.ctx.run_id)
         spec = self.step._registry.spec(call.tool)
         assert spec is not None  # an unknown tool was refused
-        return permission.decide(
-            self._rules, call.tool, call.args, workspace=self.data.workspace, kind=spec.kind, granted=granted
+        rules = self._rules
+        decision = permission.decide(
+            rules, call.tool, call.args, workspace=self.data.workspace, kind=spec.kind, granted=granted
         )
-
-    def _arguments(self, call: CodingCall) -> dict[str, Any]:
-        """The arguments of a call, with those that code supplies."""
-        args = dict(call.args)
-        if call.tool in self.step._registry.further:
-            return args
-        args["workspace"] = self.data.workspace
+        supplied: dict[str, Any] = {}
+        if call.tool not in self.step._registry.further:
+            supplied["workspace"] = self.data.workspace
+            if denied := permission.excluded(rules, call.tool):
+                supplied["denied"] = denied
+        if call.tool in BOUND:
+            path = str(call.args.get(PATH_OF[call.tool], "."))
+            supplied["decided"] = {"path": path, "place": decision.place}
         if call.tool in FILE_TOOLS:
-            args["seen"] = self._seen(str(call.args.get("filepath", "")))
-        if call.tool in SEARCHES:
-            args["denied"] = permission.excluded(self._rules, call.tool)
+            supplied["seen"] = self.progress.seen.get(decision.place or "")
         if call.tool == "grep":
-            args["secrets"] = self.options.yes
-        return args
+            supplied["secrets"] = self.options.yes
+        if call.tool == COMMAND and (left := self._seconds_left()) < call.args.get(
+            "timeout", DEFAULT_TIMEOUT
+        ):
+            supplied["timeout"] = left
+        protect = (f"'{tool}:{path}'" for path in self.step._settings.protect for tool in FILE_TOOLS)
+        is_protected = decision.verdict == "deny" and any(rule in decision.why for rule in protect)
+        code = "protected" if is_protected else decision.code
+        return _Judged(decision.verdict, decision.why, code, supplied)
 
-    async def _look(self, call: CodingCall) -> ToolResult | tuple[str, str]:
-        decision = self._decision(call)
-        if decision.verdict == "deny":
-            return "denied", decision.why
-        if decision.verdict == "ask" and (no := self._asked_before(call, decision.why)) is not None:
+    def _seconds_left(self) -> float:
+        """What is left of the request's time for the next call, told by the journal alone."""
+        at_visit = seconds_left_at_visit(self.ctx, self.step._settings)
+        return round(at_visit - self.progress.command_seconds, 1)
+
+    async def _look(self, call: CodingCall, judged: _Judged) -> ToolResult | tuple[str, str]:
+        if judged.verdict in ("deny", "refuse"):
+            return judged.code, judged.why
+        if judged.verdict == "ask" and (no := self._asked_before(call, judged.why)) is not None:
             return no
-        args = self._arguments(call)
+        args = {**call.args, **judged.supplied}
         began = self.ctx.clock.elapsed()
         try:
             answer = await self.ctx.look(call.tool, args)
         except (ToolError, Transient) as error:
             return _failure(error)
-        except (Fenced, StoreUnavailable):
+        except (Fenced, StoreUnavailable, TapeError):
             raise
         except Exception as error:
             return "failed", f"The tool failed: {type(error).__name__}: {error}"[:2000]
@@ -331,7 +374,10 @@ class _ToolVisit:
         if isinstance(answer, Mapping) and "sha256" in answer and "path" in answer:
             self.progress.seen[str(answer["path"])] = str(answer["sha256"])
         text, truncated = _told(answer)
-        return ToolResult(call.id, call.tool, True, text, truncated=truncated, duration_ms=milliseconds)
+        count = answer.get("count") if call.tool in SPECS and isinstance(answer, Mapping) else None
+        return ToolResult(
+            call.id, call.tool, True, text, truncated=truncated, duration_ms=milliseconds, count=count
+        )
 
     def _asked_before(self, call: CodingCall, why: str) -> tuple[str, str] | None:
         """Ask a person before a query; None once the answer is yes.
@@ -351,14 +397,15 @@ class _ToolVisit:
         return None if yes else ("denied", words)
 
     async def _effect(self, call: CodingCall) -> ToolResult | tuple[str, str]:
-        decision = self._decision(call)
-        if decision.verdict == "deny":
-            protected = any(decision.why and path in decision.why for path in self.step._settings.protect)
-            return "protected" if protected else "denied", decision.why
-        question = permission.question(call.tool, call.args) if decision.verdict == "ask" else None
-        if question is not None and self.options.on_confirm == "deny" and not self._is_settled(call):
-            return "denied", f"{decision.why}; {NOBODY}"
-        args = self._arguments(call)
+        (judged,) = await self._judged([call])
+        if judged.verdict in ("deny", "refuse"):
+            return judged.code, judged.why
+        question = permission.question(call.tool, call.args) if judged.verdict == "ask" else None
+        if question is not None and self.options.on_confirm == "deny":
+            return "denied", f"{judged.why}; {NOBODY}"
+        if call.tool == COMMAND and self._seconds_left() <= 0:
+            return "timeout", NO_TIME
+        args = {**call.args, **judged.supplied}
         try:
             receipt = await self.ctx.perform(call.tool, confirm=question, **args)
         except ToolError as error:
@@ -368,19 +415,23 @@ class _ToolVisit:
             return _failure(error)
         if question is not None:
             self.progress.answers.append(True)
-        return self._performed(call, receipt)
+        how = self.ctx.last_settled
+        changed = changed_arguments(self.ctx.tools, call, how)
+        if (told := told_result(call, how)) is not None:
+            return with_changes(self._told(call, told, changed), changed)
+        return with_changes(self._performed(call, receipt), changed)
 
-    def _is_settled(self, call: CodingCall) -> bool:
-        return any(item.get("tool") == call.tool for item in self.ctx.run.settled.values())
-
-    def _seen(self, path: str) -> str | None:
-        from detent.flows.coding.workspace import Workspace
-
-        try:
-            relative = Workspace.at(self.data.workspace).relative_name(path)
-        except ToolError:
-            return None
-        return self.progress.seen.get(relative)
+    def _told(self, call: CodingCall, told: ToolResult, changed: Mapping[str, Any]) -> ToolResult:
+        """Count an effect that was done, or may have been, as a person says."""
+        progress = self.progress
+        if call.tool in FILE_TOOLS:
+            path = str({**call.args, **changed}.get("filepath", ""))
+            if told.ok and path not in progress.files_changed:
+                progress.files_changed.append(path)
+        elif call.tool not in self.step._registry.further:
+            progress.commands_run += 1
+        progress.effects += told.ok
+        return told
 
     def _performed(self, call: CodingCall, receipt: Any) -> ToolResult:
         if not isinstance(receipt, Mapping) or call.tool in self.step._registry.further:
@@ -396,6 +447,7 @@ class _ToolVisit:
                     self.progress.files_changed.append(path)
         else:
             self.progress.commands_run += 1
+            self.progress.command_seconds += float(receipt.get("seconds") or 0.0)
         self.progress.effects += bool(receipt.get("ok", True))
         return ToolResult(
             call.id, call.tool, bool(receipt.get("ok", True)), str(receipt.get("content", "")),
@@ -445,7 +497,9 @@ class _ToolVisit:
                 )
             else:
                 most = int(call.args.get("max_iterations") or settings.task_max_iterations)
-                options = self.options.for_task(profile, min(most, settings.max_iterations))
+                options = self.options.for_task(
+                    profile, min(most, settings.max_iterations), max(0.0, self._seconds_left())
+                )
                 prompt = str(call.args["prompt"])
                 items.append((
                     f"task-{call.id}",
@@ -469,7 +523,6 @@ class _ToolVisit:
             if path not in self.progress.files_changed:
                 self.progress.files_changed.append(str(path))
         self.progress.commands_run += int(data.get("commands_run") or 0)
-        self.progress.seconds += float(data.get("tool_seconds") or 0.0)
         if not child.ok:
             text = f"Not finished ({data.get('outcome_reason') or child.reason}). {text}"
         return ToolResult(call.id, call.tool, child.ok, text, None if child.ok else "failed")

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from detent.adapters.guarded import Guarded
 from detent.engine.tools import Tool
 from detent.flows.coding.flow import CodingFlow
 from detent.flows.coding.sessions.folder import SessionFolder, sessions_folder
 from detent.flows.coding.sessions.writer import SessionWriter
-from detent.flows.coding.settings import CodingSettings, coding_settings
+from detent.flows.coding.settings import CodingSettings, assistant_config, coding_settings
 from detent.flows.coding.skills import Skills
 from detent.flows.coding.tools.spec import ToolSettings
+from detent.kernel.errors import ConfigurationError
 from detent.runtime.project_files import ProjectFiles
-from detent.runtime.settings import Settings, known_secrets, secrets_of
+from detent.runtime.settings import Settings, secrets_of
 
 
 def coding_flow(settings: Settings) -> CodingFlow:
     """The flow for these settings."""
     own = coding_settings(settings, unknown=False)
-    secrets = secrets_of(settings) | known_secrets(os.environ, own.pass_env)
+    secrets = secrets_of(settings)
     folder = session_folder(settings, own)
-    skills = Skills.read([settings.base("coding", "skills") / name for name in own.skills])
+    skills = _skills(settings, own)
 
     return CodingFlow(
         own,
@@ -33,7 +35,21 @@ def coding_flow(settings: Settings) -> CodingFlow:
         secrets=secrets,
         writer=SessionWriter(folder),
         skills=skills.listing(),
+        assistant=assistant_config(settings, own),
     )
+
+
+def _skills(settings: Settings, own: CodingSettings) -> Skills:
+    """The skills that the settings name.
+
+    Raises:
+        ConfigurationError: one cannot be used; the message begins with the place in the settings.
+    """
+    folders = [settings.base("coding", "skills") / name for name in own.skills]
+    try:
+        return Skills.read(folders)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{settings.place('coding', 'skills')}: {error}") from None
 
 
 def session_folder(settings: Settings, own: CodingSettings) -> SessionFolder:
@@ -74,7 +90,7 @@ def served_tools(settings: Settings) -> list[Tool]:
     return [tool for server in mcp_servers(settings).values() for tool in server.tools]
 
 
-def messages_of(folder: SessionFolder, session: str) -> list[dict[str, object]]:
-    """The messages in a session's file."""
+def messages_of(folder: SessionFolder, session: str) -> Sequence[Any]:
+    """The messages in a session's file, as they are found there."""
     record = folder.load(session)
-    return [] if record is None else [dict(message) for message in record.messages]
+    return () if record is None else record.messages

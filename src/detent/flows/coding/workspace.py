@@ -10,12 +10,12 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 from detent.adapters.anchored import OpenFolder
 from detent.adapters.guarded import NOTHING, Guarded, folded
@@ -25,6 +25,8 @@ from detent.flows.coding.project_guard import guards, is_settings_file, stores
 from detent.kernel.errors import SIMILAR, DetentError
 
 GIT = ".git"
+GIT_LAYOUTS = (frozenset({"head", "objects", "refs"}), frozenset({"head", "commondir"}))
+"""Names by which git takes a folder for one of its own, in small letters: a repository, a worktree's part."""
 LONGEST_LINK = 4096
 """Bytes read of a `.git` file, which only names a folder."""
 MOST_COMPARED = 2000
@@ -105,9 +107,12 @@ class Workspace:
                 raise ToolError(
                     "outside", f"{quoted(name)} leads out of the workspace {self.root}."
                 ) from None
-        # After links in a circle the system leaves the rest of a path as it is, further links included.
-        if os.path.realpath(place) != str(place):
-            raise ToolError("invalid_arguments", f"{quoted(name)} leads through links in a circle.")
+        with possible(name):
+            # After links in a circle the system leaves the rest of a path as it is, further links included.
+            if os.path.realpath(place) != str(place):
+                raise ToolError("invalid_arguments", f"{quoted(name)} leads through links in a circle.")
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                place.lstat()
         if self.hides(place):
             raise ToolError(
                 "protected", f"{quoted(name)} is not for tools: it belongs to git, or to Detent itself."
@@ -128,6 +133,12 @@ class Workspace:
 
     def hides(self, place: Path) -> bool:
         """Whether a resolved place is one that tools neither see nor change."""
+        if self._hides_by_path(place):
+            return True
+        folders = (place, *place.parents)
+        return any(_is_git_folder(folder) for folder in folders if folder.is_relative_to(self.root))
+
+    def _hides_by_path(self, place: Path) -> bool:
         inside = folded(place.relative_to(self.root))
         if GIT in inside or OWN_FOLDER in inside:
             return True
@@ -141,8 +152,9 @@ class Workspace:
             ToolError: as `resolve`; `not_found`; `invalid_arguments` if it is a file.
         """
         place = self.resolve(name)
-        if place.is_dir():
-            return place
+        with possible(name):
+            if place.is_dir():
+                return place
         if not os.path.lexists(place):
             raise self._not_found(place, name)
         raise ToolError("invalid_arguments", f"{quoted(name)} is a file, not a folder.")
@@ -158,6 +170,8 @@ class Workspace:
             raise ToolError("invalid_arguments", f"{quoted(name)} is the workspace itself, no file of it.")
         with codes():
             self.sandbox.writable(str(place))
+        if self._completes_git_folder(place):
+            raise ToolError("protected", f"{quoted(name)} would make its folder one of git's own.")
         try:
             status = place.lstat()
         except FileNotFoundError:
@@ -167,16 +181,39 @@ class Workspace:
         _regular(status, name)
         return place
 
-    def configures(self, name: str) -> bool:
-        """Whether a path is one that configures Detent: settings, workflows, steps, plugins, eval cases."""
+    def _completes_git_folder(self, place: Path) -> bool:
+        """Whether a file of this name would make git take a folder above it for one of its own."""
+        for folder in place.parents:
+            if not folder.is_relative_to(self.root):
+                return False
+            (first,) = folded(Path(place.relative_to(folder).parts[0]))
+            if any(first in layout and _has_all(folder, layout - {first}) for layout in GIT_LAYOUTS):
+                return True
+        return False
+
+    def configures(self, name: str, place: Path | None = None) -> bool:
+        """Whether a path, or the place it leads to, configures Detent, such as settings and plugins."""
         try:
-            place = self.resolve(name)
+            place = place or self.resolve(name)
         except ToolError:
             return False  # the tool itself refuses it
         entry = self.root / _expanded(name)
         entry = entry.parent.resolve() / entry.name  # a link of this name, which leads to the place
         found = (self.sandbox.guarded, *guards(self.root, place))
         return any(is_settings_file(path) or any(path in guard for guard in found) for path in {place, entry})
+
+    def check_decided(self, place: Path, name: str, decided: Mapping[str, Any] | None) -> None:
+        """Refuse a place that is not the one a decision was made for: a link may have changed since.
+
+        Raises:
+            ToolError: `stale`.
+        """
+        if decided is None or decided["path"] != name:  # a person has put another path in its place
+            return
+        if decided["place"] != self.relative(place):
+            raise ToolError(
+                "stale", f"{quoted(name)} leads elsewhere than when the call was judged; nothing was done."
+            )
 
     # -- reading --------------------------------------------------------------------------------------------
 
@@ -210,9 +247,7 @@ class Workspace:
         """What is in a folder, in no order, without what is hidden from tools."""
         with self.scanning(place, name) as found:
             return [
-                Entry(entry.name, kind_of(entry))
-                for entry in found
-                if not self.hides_entry(place, entry.name)
+                Entry(entry.name, kind_of(entry)) for entry in found if not self.hides_entry(place, entry)
             ]
 
     @contextlib.contextmanager
@@ -224,12 +259,15 @@ class Workspace:
         except OSError as error:
             raise self.not_opened(place, name, error) from None
 
-    def hides_entry(self, folder: Path, name: str) -> bool:
+    def hides_entry(self, folder: Path, entry: os.DirEntry[str]) -> bool:
         """Whether an entry of a folder that tools see is hidden from them."""
+        name = entry.name
         plain = name.rstrip(". ").lower() if name.isascii() else folded(Path(name))[0]
         if plain in (GIT, OWN_FOLDER):
             return True
-        return bool(self._hidden_below) and self.hides(folder / name)
+        if self._hidden_below and self._hides_by_path(folder / name):
+            return True
+        return entry.is_dir(follow_symlinks=False) and _is_git_folder(folder / name)
 
     @cached_property
     def _hidden_below(self) -> bool:
@@ -277,6 +315,15 @@ class Workspace:
         return ToolError("not_found", text)
 
 
+def _is_git_folder(folder: Path) -> bool:
+    """Whether git would take a folder for one in which it keeps a repository, by the names in it."""
+    return any(_has_all(folder, layout) for layout in GIT_LAYOUTS)
+
+
+def _has_all(folder: Path, names: Iterable[str]) -> bool:
+    return all(os.path.lexists(folder / ("HEAD" if name == "head" else name)) for name in sorted(names))
+
+
 def _expanded(name: str) -> str:
     """A path in which `~` stands for the home folder; `~name` is the name of a file."""
     is_home = isinstance(name, str) and (name == "~" or name.startswith("~/"))
@@ -317,9 +364,20 @@ def codes() -> Iterator[None]:
         raise ToolError(code, error.message, transient=error.transient) from None
 
 
+@contextlib.contextmanager
+def possible(name: str) -> Iterator[None]:
+    """What the machine refuses of a path as an error of the tool, which has done nothing yet."""
+    try:
+        yield
+    except OSError as error:
+        raise failed(name, error) from None
+
+
 def failed(name: str, error: OSError) -> ToolError:
     """The error for what the machine refuses."""
-    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+    if error.errno == errno.ENAMETOOLONG:
+        return ToolError("invalid_arguments", f"{quoted(name)} is too long for the name of a file.")
+    if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EINVAL):
         return ToolError(
             "outside_workspace",
             f"{quoted(name)} was replaced by a link meanwhile; nothing was done. Try again.",

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.flows.notebook.cells import Cell
 from detent.flows.notebook.exports.cell import NotebookCell, NotebookFacts
+from detent.flows.notebook.history import position
 from detent.flows.notebook.measuring.metrics import Metrics, fold
 from detent.flows.notebook.run_view import METRICS, VERIFIED, WHY_FAILED, NotebookRun
 from detent.flows.notebook.state.machine import NotebookState
 from detent.kernel.run import Run
+from detent.kernel.status import Status
 
 if TYPE_CHECKING:
     from detent.engine.ports import Store
@@ -68,7 +70,8 @@ async def _exported(store: Store, cell: Cell, executed: Mapping[str, Any]) -> No
             key: value
             for key, value in (
                 ("stage_id", cell.stage), ("step_id", cell.step), ("behavior_id", cell.behavior),
-                ("iteration", cell.iteration), ("round", cell.round), ("role", cell.role), ("mode", cell.mode),
+                ("iteration", cell.iteration), ("round", cell.round), ("role", cell.role),
+                ("mode", cell.mode),
             )
             if value is not None
         }
@@ -102,10 +105,12 @@ async def _kept(store: Store, reference: Any) -> Any:
 
 def _banner(run: Run, view: NotebookRun) -> str | None:
     """What stands above a notebook that did not reach its end."""
-    state = view.document.fsm.state
+    state = position(run).fsm.state
     if state is NotebookState.WORKFLOW_COMPLETE and run.status.is_end:
         verified = run.data.get(VERIFIED) or {}
         return None if verified.get("passed") else "> **Not verified.** It was not executed again."
+    if run.status is Status.BUDGET_EXHAUSTED:
+        return "> **Not finished.** A limit of the run was reached. It can go on with a higher one."
     if state is NotebookState.FAILED:
         why = run.data.get(WHY_FAILED) or run.reason or "it failed"
         return f"> **Not achieved.** {_reason(str(why))} This is the best attempt."

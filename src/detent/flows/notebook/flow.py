@@ -70,7 +70,7 @@ class NotebookFlow(Flow):
 
     def _own_steps(self, settings: NotebookSettings) -> Mapping[Any, Step]:
         reflection = Reflection(settings, self.facts)
-        planning = Planning(reflection, settings.stability_threshold)
+        planning = Planning(settings, reflection)
         generation = Generation(settings, self.facts)
         finish = Step("finish", _finish, effects=(), queries=(), agent=AgentSide(role=AgentRole.NONE))
         return {
@@ -119,7 +119,7 @@ class NotebookFlow(Flow):
         )  # fmt: skip
 
     def _last_is_by_code(self, ctx: StepContext) -> Any:
-        """The last iteration of a step of the catalogue is written by code, so that none ends worse for it."""
+        """Code writes the last iteration of a catalogue step, so that none ends worse for its agent."""
         run = NotebookRun(ctx.values)
         if run.iteration < self.notebook_settings.max_retries or stage_of_step(run.step.step_id) is None:
             return None

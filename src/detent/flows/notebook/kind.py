@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from detent.runtime.plugs import App
+from detent.runtime.plugs import App, Purged
 
 if TYPE_CHECKING:
     from detent.engine.flow import Flow
+    from detent.engine.ports import Store
     from detent.runtime.settings import Keys, Settings
 
 
@@ -30,6 +31,14 @@ class Notebook(App):
         from detent.flows.notebook.settings import HEADING, NotebookSettings
 
         return {HEADING: heading_keys(NotebookSettings)}
+
+    async def purge(
+        self, settings: Settings, store: Store, run_id: str | None, before: float | None
+    ) -> Purged:
+        """Delete work folders."""
+        from detent.flows.notebook.work_folder import purge_folders
+
+        return await purge_folders(settings.folder, store, self.flows[0], run_id, before)
 
     def make(self, settings: Settings) -> Iterable[Flow]:
         """The flow."""

@@ -27,7 +27,7 @@ PENDING = "pending"
 FINGERPRINT = "fingerprint"
 """Key: the digest of the table when it was first read."""
 VERIFIED = "verified"
-"""Key: whether the finished notebook was executed again with equal results, and where its outputs are kept."""
+"""Key: whether the finished notebook gave equal results again, and where those outputs are kept."""
 CHECKS = "checks"
 """Key: what must hold again after the cells of each accepted attempt, appended."""
 WHY_FAILED = "why_failed"
@@ -49,6 +49,10 @@ class RunOptions:
     verify: bool = True
     profile: str = "compact"
     title: str = ""
+    out: str | None = None
+    """Where the notebook is written; None: nowhere unless somebody asks."""
+    trace: str | None = None
+    """The folder that every transition is written to as the run goes."""
 
 
 class NotebookRun:

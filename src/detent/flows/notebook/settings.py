@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from detent.authoring.heading import Placed, heading_problems
 from detent.authoring.problem import NOWHERE
+from detent.flows.notebook.domain.stability import Stability
 from detent.runtime.settings import Settings, SettingsError
 
 HEADING = "notebook"
@@ -51,6 +52,11 @@ class NotebookSettings(BaseModel):
     """Whether the finished notebook is executed again from top to bottom."""
     profile: Profile = "compact"
     """full: every step is closed by a behavior that checks it."""
+
+    @property
+    def stability(self) -> Stability:
+        """How much the score may vary."""
+        return Stability(self.stability_threshold, self.stability_required)
 
 
 def notebook_settings(settings: Settings, *, unknown: bool = True) -> NotebookSettings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,8 @@ class Beginning:
     target: str | None = None
     split: str | None = None
     keep: tuple[str, ...] = ()
-    options: RunOptions = RunOptions()
+    test_size: float = 0.2
+    options: RunOptions = field(default_factory=RunOptions)
 
 
 def read(beginning: Beginning) -> ProblemReading:
@@ -57,7 +58,7 @@ def read(beginning: Beginning) -> ProblemReading:
         raise ConfigurationError(f"Two files are named {', '.join(sorted(doubled))}; rename one.")
     return read_problem(
         beginning.problem, list(beginning.files), target=beginning.target, split=beginning.split,
-        keep=beginning.keep,
+        keep=beginning.keep, test_size=beginning.test_size,
     )  # fmt: skip
 
 

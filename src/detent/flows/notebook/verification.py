@@ -1,4 +1,4 @@
-"""The clean re-execution: the finished notebook, from top to bottom, in a fresh kernel and an empty folder."""
+"""The clean re-execution: the finished notebook once more, in a fresh kernel and an empty folder."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detent.adapters.jupyter.cell_result import VariableInfo
+from detent.engine import logger
 from detent.engine.tools import Tool
 from detent.flows.notebook.cells import Cell
 from detent.flows.notebook.exports.cell import NotebookCell
@@ -54,6 +55,7 @@ async def verified(
         cell.cell_id: {"outputs": [*map(dict, cell.outputs)], "execution_count": cell.execution_count}
         for cell in again.cells if cell.cell_type == "code"
     }  # fmt: skip
+    logger.info("notebook.verified", passed=again.passed, cell=again.cell_id)
     return {"passed": again.passed, "why": again.why, "cell": again.cell_id}, outputs
 
 

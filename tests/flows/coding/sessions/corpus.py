@@ -19,7 +19,7 @@ A = ("completed", "processing")
 B = ("has_user_response", "task_completed", "awaiting_user_guidance", "has_final_synthesis")
 TRUE = (True, 1, "true", "True", "TRUE", 1.0)
 FALSE = (False, 0, "false", "False", "fAlSe", None, 0.0)
-ODD = (2, -1, "yes", "1", "", [], {}, [True], {"value": True}, 0.5, " true", "on", 10**30)
+ODD: tuple[Any, ...] = (2, -1, "yes", "1", "", [], {}, [True], {"value": True}, 0.5, " true", "on", 10**30)
 
 ROWS = (
     # R T G S, any where it is None
@@ -112,7 +112,7 @@ PARTS = [
     ]},
     {"kind": "response", "parts": [{"part_kind": "text", "content": "a.py"}]},
 ]  # fmt: skip
-STRANGE = [
+STRANGE: list[Any] = [
     None, 17, "text", [], {}, {"role": 5, "content": "x"}, {"role": "oracle", "content": "x"},
     {"role": "user", "content": 5}, {"role": "user"}, {"role": "tool", "content": {"a": 1}},
     {"kind": "request", "parts": "x"}, {"kind": "request", "parts": [1]}, {"kind": "response", "parts": []},
@@ -182,11 +182,13 @@ def combinations() -> Iterator[tuple[dict[str, bool], Expected]]:
     """All flags of either vocabulary and of both, with what must become of them."""
     for first in product((False, True), repeat=2):
         yield dict(zip(A, first, strict=True)), by_first(*first)
-    for second in product((False, True), repeat=4):
+    both = (False, True)
+    for second in product(both, both, both, both):
         yield dict(zip(B, second, strict=True)), by_second(second)
-    for first in product((False, True), repeat=2):
-        for second in product((False, True), repeat=4):
-            yield dict(zip((*A, *B), (*first, *second), strict=True)), by_both(*first, second)
+    for completed, processing in product(both, both):
+        for second in product(both, both, both, both):
+            flags = dict(zip((*A, *B), (completed, processing, *second), strict=True))
+            yield flags, by_both(completed, processing, second)
 
 
 def spelled(flags: Mapping[str, bool], random: Random) -> dict[str, Any]:

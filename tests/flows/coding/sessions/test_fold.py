@@ -73,6 +73,16 @@ class TestOutcomes:
         assert record.turns == record.messages
         assert record.to_plain()["legacy"]["task_completed"] is True
 
+    async def test_the_model_that_gave_the_last_reply_is_named(self, tmp_path):
+        replies = says("", READ, model_id="small-1"), says("TUNACODE DONE: read", model_id="large-2")
+        async with desk_of(tmp_path, *replies) as desk:
+            first = await desk.ask("read it")
+            record = checked(await fold_session(desk.store, [first.run_id]))
+            assert record.model == "large-2"
+            plain = await desk.ask("list", session=first.session_id)
+            later = checked(await fold_session(desk.store, [plain.run_id], earlier=record))
+        assert later.model == "large-2"  # the model was not reached, and code stood in for it
+
     async def test_an_incomplete_request_keeps_its_summary(self, tmp_path):
         async with desk_of(tmp_path, says("Well."), says("Hm."), says("So.")) as desk:
             result = await desk.ask("fix it")
@@ -130,8 +140,8 @@ class TestOutcomes:
     async def test_a_request_that_failed_or_was_put_down(self, tmp_path):
         async with desk_of(tmp_path, says("", READ), DONE) as desk:
             started = await desk.start("fix it", drive=False)
-            record = checked(await fold_session(desk.store, [started.run_id], model="m"))
-            assert (record.outcome, record.outcome_reason, record.model) == (None, None, "m")
+            record = checked(await fold_session(desk.store, [started.run_id]))
+            assert (record.outcome, record.outcome_reason, record.model) == (None, None, None)
         failing = Flow(Machine("coding", start="assistant", moves={"assistant": ["response"]},
                                ends={"response": Status.SUCCEEDED}))  # fmt: skip
 

@@ -37,7 +37,18 @@ def test_a_long_call_is_shortened() -> None:
 
 
 RESULTS: list[tuple[dict[str, Any], str]] = [
-    ({"tool": "read_file", "ok": True, "content": "a\nb\n\n"}, "2 lines"),
+    ({"tool": "read_file", "ok": True, "content": "a\nb\n\n"}, "3 lines"),
+    ({"tool": "read_file", "ok": True, "content": "a\n\nb\n[note]", "count": 3}, "3 lines"),
+    ({"tool": "list_dir", "ok": True, "content": "file 1 a\n[note]", "count": 1}, "1 entry"),
+    ({"tool": "grep", "ok": True, "content": "(no matches)\n[note]", "count": 0}, "0 matches"),
+    (
+        {"tool": "read_file", "ok": True, "content": {"$blob": "x"}, "count": 2000, "truncated": True},
+        "2,000 lines · cut",
+    ),
+    (
+        {"tool": "bash", "ok": True, "content": "x", "repeated": True},
+        "not made again: it would give the same result",
+    ),
     ({"tool": "read_file", "ok": True, "content": "a\n", "truncated": True}, "1 line · cut"),
     ({"tool": "bash", "ok": True, "content": "....\n12 passed\n[exit code 0]"}, "12 passed"),
     ({"tool": "bash", "ok": True, "content": "[exit code 0]", "duration_ms": 1500}, "1.50 s"),

@@ -124,7 +124,7 @@ async def test_text_of_a_model_that_keeps_failing_is_discarded_too(
     model = StreamingModel([], broken=dict.fromkeys(range(10), "Half\na"))
     lines = await _shown(capsys, tmp_path, model, max_retries=1)
     assert lines.count("Half") == lines.count(f"  {DISCARDED}") == 2
-    assert any("not the agent" in line and "The line is cut" in line for line in lines)
+    assert not any("The line is cut" in line for line in lines)  # the request's end says it
 
 
 async def test_text_that_turns_out_to_be_thinking_is_marked(
@@ -148,6 +148,16 @@ async def test_no_control_sequence_of_a_model_or_a_tool_is_printed(
     assert any(line.startswith("  ✗ bash printf") and "exit code 3: done" in line for line in lines)
 
 
+async def test_a_failed_checks_last_lines_are_shown_as_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check = "seq -f 'line %g' 1 30; exit 2"
+    lines = await _shown(capsys, tmp_path, StreamingModel([DONE, DONE, DONE]), done_when=check)
+    start = next(number for number, line in enumerate(lines) if "The task is not done" in line)
+    assert lines[start + 1] == "  …"
+    assert lines[start + 2 : start + 12] == [*(f"  line {n}" for n in range(22, 31)), "  [exit code 2]"]
+
+
 async def test_a_sub_run_is_shown_below_its_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,7 +167,7 @@ async def test_a_sub_run_is_shown_below_its_request(
     lines = await _shown(capsys, tmp_path, model)
     assert [line for line in lines if line.startswith("    task: ")][:2] == [
         "    task: user_input → assistant  turn 1/10",
-        "    task: ✓ list_dir .  1 line",
+        "    task: ✓ list_dir .  1 entry",
     ]
     assert any(line.startswith("  ✓ task look around (analyzer)") for line in lines)
     assert "Hidden." not in lines

@@ -139,10 +139,10 @@ def test_an_incomplete_end_is_told_with_what_was_done_and_ways_on(
     ran = project.coding("--model", "house", "--yes", "fix it")
     assert ran.code == 1
     end = ran.lines[ran.lines.index("  → response") + 1 :]
-    assert end[0].startswith("not finished: the assistant neither called a tool nor marked the task")
+    assert end[0].startswith("not finished: reply after reply made no new call and had no marker that counts")
     assert end[0].endswith("4 turns · 1 tool · 480 tokens")
     assert "  Commands: false. They may have changed more files." in end
-    assert end[-1].startswith("  Ways on: ")
+    assert end[-2].startswith("  Ways on: ")
     assert "done (" not in ran.out
     shown = project("sessions", "list", "--json").out
     assert json.loads(shown)[0]["outcome"] == "incomplete"
@@ -260,6 +260,41 @@ def test_a_recording_is_played_back_without_touching_anything(project: Project, 
     assert sorted(project.folder.rglob("sessions/*")) == files
 
 
+@pytest.mark.parametrize(
+    "prompts", [("list files", "please list files"), ("list files", "list then show a.py")]
+)
+def test_a_recording_is_not_played_back_for_another_prompt(
+    project: Project, prompts: tuple[str, str]
+) -> None:
+    recorded, another = prompts
+    assert project.coding("--record", "tape.jsonl", recorded).code == 0
+    ran = project.coding("--replay", "tape.jsonl", another)
+    assert ran.code == 1
+    assert f'"{recorded}"' in ran.err
+    assert f'"{another}"' in ran.err
+    assert "done" not in ran.out
+    assert project.coding("--replay", "tape.jsonl", recorded).code == 0
+
+
+def test_a_recording_of_a_model_is_not_played_back_for_another_prompt(
+    project: Project, served: ModelServer
+) -> None:
+    given = ("--model", "house")
+    assert project.coding("--record", "tape.jsonl", *given, "say yes").code == 0
+    ran = project.coding("--replay", "tape.jsonl", *given, "say no")
+    assert (ran.code, "done" in ran.out) == (1, False)
+    assert '"say no"' in ran.err
+
+
+def test_a_budget_that_the_last_reply_has_passed_is_told_of(project: Project, served: ModelServer) -> None:
+    ran = project.coding("--model", "house", "--budget-tokens", "100", "say yes")
+    assert ran.lines[-1] == (
+        "done (unchecked): yes  1 turn · 0 tools · 120 tokens · over its budget of 100 tokens"
+    )
+    within = project.coding("--model", "house", "--budget-tokens", "1000", "say yes")
+    assert within.lines[-1].endswith("120 tokens")
+
+
 # -- questions without a terminal ---------------------------------------------------------------------------
 
 
@@ -323,6 +358,27 @@ def test_a_secret_looking_file_is_read_only_after_a_yes(project: Project, served
         done = project("release", run_id, answer, "--hold", token)
         assert done.code == 0
         assert told in done.lines[-1]
+
+
+def test_a_model_that_fails_is_told_of_once_with_its_cause_and_the_way_on(
+    project: Project, served: ModelServer
+) -> None:
+    served.rule = lambda asked: says("I beg", ending="dies")
+    ran = project.coding("--model", "house", "fix it")
+    assert ran.code == 1
+    assert ran.out.count("not finished") == 1
+    assert ran.out.count("Nothing was changed.") == 1
+    (cause,) = (line for line in ran.lines if line.startswith("  Cause: "))
+    assert served.url.removeprefix("http://") in cause
+    assert "handler" not in ran.out
+    assert "once the model answers" in ran.out
+    assert ran.lines[-1] == "  Continue with: detent run coding continue --session last"
+
+
+def test_a_request_that_needs_a_model_is_not_told_to_continue(project: Project) -> None:
+    ran = project.coding("fix it")
+    assert "ontinue" not in ran.out
+    assert "set a model" in ran.lines[-1]
 
 
 # -- sessions -----------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ KINDS = {
     "read_file": "query", "list_dir": "query", "glob": "query", "grep": "query", "write_file": "effect",
     "update_file": "effect", "bash": "effect", "task": "child", "ask": "hold", "todo": "data",
 }  # fmt: skip
-BY_CODE = {"workspace", "seen", "denied", "secrets", "seconds"}
+BY_CODE = {"workspace", "seen", "denied", "secrets", "decided", "seconds"}
 """Arguments that no assistant has."""
 
 

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from detent.engine.tools import ToolError
 from tests.examples import examples
 
 EXACT = {
@@ -188,7 +189,6 @@ def test_the_preview_shows_the_change_in_its_place(bench):
     assert shown.split("\n")[2:] == [
         "@@ -7,8 +7,7 @@", " 7", " 8", " 9", "-10", "-11", "+ten", " 12", " 13", " 14"
     ]  # fmt: skip
-    cannot = bench.tools["update_file"].preview(
-        workspace=str(bench.root), filepath="a", target="zz", patch=""
-    )
-    assert cannot.startswith("This cannot be done (not_found)")
+    with pytest.raises(ToolError) as error:
+        bench.tools["update_file"].preview(workspace=str(bench.root), filepath="a", target="zz", patch="")
+    assert error.value.code == "not_found"

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,7 @@ PROTECTED = [
 UNUSABLE = [
     "loop", "one", "loop/../out/secret.txt", "loop/../git/config", "loop/../out", "one/../config",
     "src/../two/..//out", "loop/x", "a\0b", " ", "x" * 5000, "\ud800",
+    "x" * 300, f"src/{'x' * 300}", f"{'x' * 300}/a", f"src/../{'x' * 300}/a", "é" * 200,
 ]  # fmt: skip
 INSIDE = [
     "src/a.txt", "./src/a.txt", "src/../src/a.txt", "in/a.txt", "in.txt", "self/src/a.txt", "~/ws/src/a.txt",
@@ -101,7 +103,8 @@ def test_what_is_no_usable_path_is_refused(house):
 def test_a_path_that_ends_inside_is_accepted_however_it_gets_there(house, path):
     path = path.format(root=house.root)
     assert house.run("read_file", filepath=path) == {
-        "content": "a", "truncated": False, "path": "src/a.txt", "sha256": house.seen("src/a.txt")
+        "content": "a", "truncated": False, "count": 1, "path": "src/a.txt",
+        "sha256": house.seen("src/a.txt"),
     }  # fmt: skip
     assert house.run("update_file", filepath=path, target="a", patch="b")["paths"] == ["src/a.txt"]
     answer = house.run("write_file", filepath=path, content="c", overwrite=True, seen=house.seen(path))
@@ -126,6 +129,64 @@ def test_a_search_finds_nothing_outside_and_nothing_protected(house):
         assert house.run("grep", pattern=SECRET, directory=directory)["count"] == 0
         shown = house.text("list_dir", directory=directory, show_hidden=True)
         assert ".git" not in shown.replace("git -> (outside", "").replace("config -> (outside", "")
+
+
+def git_folder(bench: Any, name: str, *parts: str) -> None:
+    """A folder as git keeps a repository in: of that layout, whatever its name."""
+    for part in parts or ("HEAD", "config", "objects/info/x", "refs/heads/main", "hooks/x.sample"):
+        bench.put(f"{name}/{part}", "git\n")
+
+
+GIT_FOLDERS = [".bare", "meta", "sub/repo.git", "data/worktrees/main"]
+
+
+@pytest.mark.parametrize("name", GIT_FOLDERS)
+def test_a_folder_in_which_git_keeps_a_repository_is_protected_whatever_it_is_called(bench, name):
+    git_folder(bench, name)
+    bench.put("src/a.py", "git\n")
+    (bench.root / "link").symlink_to(name)
+    before = bench.snapshot()
+    for path in (name, f"{name}/config", f"{name}/hooks/post-checkout", f"{name}/new/x", "link/HEAD"):
+        for tool in TOOLS:
+            assert bench.on_path(tool, path) == "protected", (tool, path)
+    assert bench.snapshot() == before
+    every = {"include_hidden": True, "exclude_dirs": [], "use_gitignore": False}
+    assert bench.text("glob", pattern="**/*", **every).split("\n") == ["src/a.py"]
+    assert bench.text("grep", pattern="git", include_files="**/*").startswith("src/a.py:1:git")
+    parent, _, last = name.rpartition("/")
+    assert last not in bench.text("list_dir", directory=parent or ".", show_hidden=True).replace(
+        "link ->", ""
+    )
+
+
+def test_a_worktrees_own_part_of_a_repository_is_protected_where_it_stands_alone(bench):
+    git_folder(bench, "tree", "HEAD", "commondir", "gitdir")
+    assert bench.code("read_file", filepath="tree/commondir") == "protected"
+
+
+@pytest.mark.parametrize("last", ["HEAD", "objects/x", "refs/heads/x", "HEAD/x"])
+@pytest.mark.parametrize("folder", ["", "deep/repo/"])
+def test_no_file_tool_makes_a_folder_one_in_which_git_would_look_for_its_settings(bench, folder, last):
+    bench.put(f"{folder}config", "[core]\n\tfsmonitor = touch pwned\n")
+    first = last.split("/")[0]
+    for part in ("HEAD", "objects/y", "refs/y"):
+        if part.split("/")[0] != first:
+            bench.put(f"{folder}{part}", "")
+    assert bench.code("write_file", filepath=folder + last, content="x") == "protected"
+    assert bench.code("write_file", filepath=f"{folder}{last.lower()}", content="x") == "protected"
+    assert bench.code("write_file", filepath=f"{folder}other", content="x") == "ok"
+
+
+@pytest.mark.parametrize("last", ["HEAD", "commondir"])
+def test_nor_one_that_points_to_a_repository(bench, last):
+    bench.put({"HEAD": "tree/commondir", "commondir": "tree/HEAD"}[last], "x")
+    assert bench.code("write_file", filepath=f"tree/{last}", content="../.git") == "protected"
+
+
+def test_a_folder_that_only_has_such_names_is_no_repository(bench):
+    for path in ("app/objects/a.py", "app/refs/b.py", "web/HEAD", "web/objects.py", "HEAD", "refs/x"):
+        bench.put(path, "a")
+        assert bench.code("update_file", filepath=path, target="a", patch="b") == "ok"
 
 
 def test_a_worktree_whose_git_file_points_into_the_workspace_protects_that_folder(bench):

@@ -194,10 +194,10 @@ def test_the_preview_names_both_contents_and_shows_the_change(bench):
     bench.put("a.txt", "1\n4")
     later = tool.preview(**args, content="1\n2\n", seen=bench.seen("a.txt"))
     assert later != changed
-    assert tool.preview(**args, content="1\n2\n").startswith("This cannot be done (stale)")
-    assert tool.preview(**{**args, "filepath": "../x"}, content="").startswith(
-        "This cannot be done (outside_workspace)"
-    )
+    for cannot, code in (({}, "stale"), ({"filepath": "../x"}, "outside_workspace")):
+        with pytest.raises(ToolError) as error:
+            tool.preview(**{**args, "content": "1\n2\n", **cannot})
+        assert error.value.code == code
 
 
 def test_a_yes_for_a_long_change_is_not_one_for_another(bench):

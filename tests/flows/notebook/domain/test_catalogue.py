@@ -24,6 +24,7 @@ from detent.flows.notebook.domain.catalogue import (
 )
 from detent.flows.notebook.domain.catalogue_data import USER_INPUTS, VALIDATION_REPORT, catalogue, find_step
 from detent.flows.notebook.domain.problem import TableFacts, TableFormat, Threshold
+from detent.flows.notebook.domain.stability import Stability
 from detent.kernel.errors import ConfigurationError
 from tests.flows.notebook.domain.made_notebook import RMSE, number_table, reading_of
 
@@ -205,8 +206,12 @@ class TestStepPlans:
         assert criteria_of_stage("stability_assessment", WITH) == (
             'stability_metrics["variation_coefficient"] < 0.1',
         )
-        assert criteria_of_stage("stability_assessment", WITH, stability=0.05)[0].endswith("< 0.05")
+        (criterion,) = criteria_of_stage("stability_assessment", WITH, stability=Stability(0.05))
+        assert criterion.endswith("< 0.05")
         assert criteria_of_stage("stability_assessment", reading)[0].endswith(">= 0")
+        asked_for, waived = Stability(required=True), Stability(required=False)
+        assert criteria_of_stage("stability_assessment", reading, stability=asked_for)[0].endswith("< 0.1")
+        assert criteria_of_stage("stability_assessment", WITH, stability=waived)[0].endswith(">= 0")
 
 
 class TestBehaviors:

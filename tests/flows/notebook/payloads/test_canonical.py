@@ -67,6 +67,12 @@ def test_code_keeps_every_character_even_blank_lines_and_carriage_returns_in_str
     assert read_payload(canonical(Actions((Action("add_code", code),)))).value.actions[0].text == code
 
 
+@pytest.mark.parametrize("code", ["# ", "\n\nx = 1\n", "x = 1  ", "", " ", "x = '''  \n'''"])
+def test_code_is_kept_even_where_a_reader_would_trim_it(code):
+    written = canonical(Actions((Action("add_text", "t"), Action("add_code", code))))
+    assert read_payload(written).value.actions[1].text == code
+
+
 def test_outer_space_of_a_text_survives():
     value = read_payload(sample("T3")).value
     value = replace(value, task="\n  do it \t", inputs=(Named("x", " "), Named("y", "\r\n")))

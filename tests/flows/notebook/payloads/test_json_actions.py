@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -23,7 +23,7 @@ from detent.flows.notebook.payloads.reading import read_payload
 from detent.flows.notebook.payloads.values import Action, Actions
 
 CODE_TEXT = 'import os\nif 1 < 2 and "</add-code2run>":\n    print("数据", os.sep)'
-ITEMS = [
+ITEMS: list[dict[str, Any]] = [
     {"action": "update_title", "title": "House prices"},
     {"action": "new_chapter", "content": "Data"},
     {"action": "new_step", "content": "Inventory"},
@@ -97,7 +97,9 @@ def test_every_form_reads_into_the_same_value(form, expected):
 
 
 def actions_of(*items) -> tuple[Action, ...]:
-    return read_payload(lines(*items), expected="T4").value.actions
+    value = read_payload(lines(*items), expected="T4").value
+    assert isinstance(value, Actions)
+    return value.actions
 
 
 def problem_of(text: str, **options) -> str:

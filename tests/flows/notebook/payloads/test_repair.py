@@ -80,6 +80,10 @@ class TestR1:
     def test_two_payloads_are_ambiguous(self):
         assert problem_of(f"Either {code('x = 1')} or {code('x = 2')}") == NO_PAYLOAD
 
+    def test_a_root_inside_another_is_no_reason_to_begin_again(self):
+        inner = "<actions><add-text>t</add-text></actions>"
+        assert problem_of(f"<actions><add-code2run>x = 1 < 2</add-code2run>{inner}") == SYNTAX
+
     def test_a_payload_inside_a_string_is_never_taken_for_the_payload(self):
         inner = code("import os")
         assert problem_of(f'<actions><add-code2run>text = "{inner}"\nprint(te') == CUT
@@ -195,6 +199,12 @@ class TestR5:
             "print(s)",
         ]
 
+    def test_prose_after_a_cell_does_not_hide_its_end(self):
+        text = code("x = a < b</add-code2run>\nNow this: <add-code2run>y = 1")
+        read = read_payload(text)
+        assert [action.text for action in read.value.actions] == ["x = a < b", "y = 1"]
+        assert "unused: text in actions" in read.flags
+
     def test_tags_of_the_payload_within_prose(self):
         text = sample("T3").replace("Print the shape.", "Print the <shape>, then </task> and <agent>.")
         read = read_payload(text)
@@ -221,6 +231,8 @@ class TestR5:
     def test_a_text_that_is_not_closed_never_swallows_its_neighbour(self):
         first = STAGE.format("a").replace("</goal>", "")
         assert problem_of(f"<stages><remaining>{first}{STAGE.format('b')}</remaining></stages>") == SYNTAX
+        second = STAGE.format("b").replace("</goal>", "</goals>")
+        assert problem_of(f"<stages><remaining>{first}{second}</remaining></stages>") == SYNTAX
         first = STAGE.format("a").replace(
             "<variable name='v'/>", "<variable name='v'>x<variable name='w'>y</variable>"
         )
@@ -256,7 +268,9 @@ class TestR6:
     def test_a_missing_closing_tag_in_the_middle_is_refused(self):
         text = f"<stages><remaining>{STAGE.format('a')}{STAGE.format('b')}</remaining></stages>"
         for tag in ("</stage>", "</verified_artifacts>", "</remaining>"):
-            assert problem_of(text.replace(tag, "", 1)) in (SYNTAX, CUT)
+            assert problem_of(text.replace(tag, "", 1)) == SYNTAX
+        steps = sample("T2").replace("</step>", "")
+        assert problem_of(steps[: steps.index("<step id=", 20)] + "</steps>") == SYNTAX
 
 
 class TestR8:

@@ -14,6 +14,7 @@ from detent.flows.notebook.payloads.payload_error import (
 )
 from detent.flows.notebook.payloads.reading import read_payload
 from detent.flows.notebook.payloads.shape import sample
+from detent.flows.notebook.payloads.values import Actions
 from detent.kernel.errors import DetentError
 
 
@@ -26,7 +27,9 @@ def code(body: str) -> str:
 
 
 def only_action(text: str) -> str:
-    (action,) = read_payload(text).value.actions
+    value = read_payload(text).value
+    assert isinstance(value, Actions)
+    (action,) = value.actions
     return action.text
 
 

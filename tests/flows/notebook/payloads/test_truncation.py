@@ -109,6 +109,7 @@ def test_actions_cut_after_code_are_recovered_and_flagged():
     read = read_payload("<actions><add-code2run>x = 1</add-code2run><add-text>The resul")
     assert [action.text for action in read.value.actions] == ["x = 1", "The resul"]
     assert read.repairs == ("R7",)
+    assert any(flag.startswith("recovered") for flag in read.flags)
 
 
 @pytest.mark.parametrize(
@@ -123,6 +124,7 @@ def test_actions_cut_after_code_are_recovered_and_flagged():
         "<actions><add-code2run># ends with </add-code2run>",
         "<actions><add-code2run># ends with </add-code2run></actions> and goes on\nprint(1",
         "<actions><add-text>Nothing is done ye",
+        "<actions><add-code2run>x = 1</add-code2run><add-text>One <add-text>two",
         "<actions><add-code2run><![CDATA[x = 1\ny = 2",
         "<actions><add-code2run><![CDATA[x = 1]]>",
         "<actions><add-code2run>s = '<actions><add-code2run>import os</add-code2run></actions>'\nprint(",

@@ -8,15 +8,29 @@ from pathlib import Path
 
 import pytest
 
+from detent.adapters.models.scripted import ScriptedSource
+from detent.adapters.stores.sqlite import SQLiteStore
+from detent.dispatch.autonomy import AutonomyLevel, StepMode
+from detent.dispatch.config import StepConfig
 from detent.dispatch.conversation import Message
+from detent.dispatch.dispatcher import DispatchSettings
+from detent.dispatch.evidence import ByLevel, EvidenceRules
 from detent.dispatch.executor import ReplyRequest, converses
 from detent.dispatch.executor_errors import ExecutorError, MisconfiguredError
+from detent.engine.engine import Engine
+from detent.flows.notebook.flow import NotebookFlow
+from detent.flows.notebook.history import transitions
 from detent.flows.notebook.payloads.canonical import canonical
 from detent.flows.notebook.payloads.kinds import KINDS
 from detent.flows.notebook.payloads.plain import to_plain
 from detent.flows.notebook.payloads.reading import read_payload
 from detent.flows.notebook.payloads.shape import sample
 from detent.flows.notebook.roles.http_executor import PATHS, HttpRoleExecutor, make, request_of
+from detent.flows.notebook.roles.request import rendered
+from detent.flows.notebook.run_view import RunOptions
+from detent.flows.notebook.settings import NotebookSettings
+from detent.flows.notebook.start import Beginning, start_notebook
+from detent.flows.notebook.state.machine import NotebookState
 from detent.kernel.errors import ConfigurationError
 from tests.adapters.models.server import Server, answer, drop, raw, stall, stream
 from tests.flows.notebook.payloads.test_json_actions import ACTIONS, ITEMS, JSON_LINES, XML
@@ -24,12 +38,35 @@ from tests.flows.notebook.payloads.test_json_actions import ACTIONS, ITEMS, JSON
 STATE = {"variables": {"user_problem": "RMSE < 25000"}, "FSM": {"state": "BEHAVIOR_RUNNING"}}
 OBSERVATION = {"location": {"current": {"stage_id": "a", "step_id": "b"}}}
 NOTEBOOK = "[ab12cd34 code]\nx = 1\n\nSTATE\n{}\n\nMESSAGES\nnot this\n"
-PROMPT = (
-    f"ROLE\naction_generator\n\nOBSERVATION\n{json.dumps(OBSERVATION, indent=1)}\n\n"
-    f"STATE\n{json.dumps(STATE, indent=1)}\n\nNOTEBOOK\n{NOTEBOOK}\n\n"
-    f"BEHAVIOR_FEEDBACK\n{json.dumps({'actions_executed': 2}, indent=1)}\n\n"
-    f"MESSAGES\n{json.dumps(['from pcs'])}"
-)
+REQUEST = {
+    "role": "action_generator",
+    "observation": OBSERVATION,
+    "state": STATE,
+    "notebook": NOTEBOOK,
+    "behavior_feedback": {"actions_executed": 2},
+    "messages": ["from pcs"],
+}
+PROMPT = rendered(REQUEST)
+"""As the roles of the flow show it."""
+
+
+STAGES = """<stages><remaining>
+<stage id="mean_model" title="A mean as the model">
+  <goal>Predict by the mean. Artifacts: final_model, test_performance. Acceptance: final_model > 0</goal>
+  <verified_artifacts><variable name="final_model"/><variable name="test_performance"/></verified_artifacts>
+</stage></remaining></stages>"""
+"""A plan of one stage. Its comparison is not escaped, as models write it."""
+STEPS = """<steps><step id="take_mean" title="Take and score the mean">
+  <goal>Take it. Artifacts: final_model, test_performance. Acceptance: final_model > 1</goal>
+  <verified_artifacts><variable name="final_model"/><variable name="test_performance"/></verified_artifacts>
+  <pcs_considerations><predictability>none</predictability><computability>one line</computability>
+    <stability>it is constant</stability></pcs_considerations>
+</step></steps>"""
+BEHAVIOR = """<behavior id="take_mean_b1" step_id="take_mean">
+  <agent>Model</agent><task>Take the mean.</task>
+  <outputs><artifact name="final_model"/></outputs>
+  <acceptance><criterion>final_model == 2.0</criterion></acceptance>
+</behavior>"""
 
 
 def request(step: str = "notebook/action_generator", *messages: Message, on_event=None) -> ReplyRequest:
@@ -61,16 +98,7 @@ async def test_the_body_has_the_state_the_notebook_and_what_went_wrong_before():
     async with Server(raw(XML.encode())) as server:
         await text_of(server)
     body = server.asked[0].body
-    assert body == {
-        "role": "action_generator",
-        "observation": OBSERVATION,
-        "state": STATE,
-        "notebook": NOTEBOOK,
-        "behavior_feedback": {"actions_executed": 2},
-        "messages": ["from pcs"],
-        "instructions": "Write actions.",
-        "options": {"stream": False},
-    }
+    assert body == {**REQUEST, "instructions": "Write actions.", "options": {"stream": False}}
     assert server.asked[0].headers["content-type"] == "application/json"
 
 
@@ -221,6 +249,47 @@ def test_requests_of_other_forms():
     assert request_of('{"observation": 1}') == {"observation": 1}
     assert request_of("[1]") == {"prompt": "[1]"}
     assert request_of("ROLE\nx\n\nNOTEBOOK\n") == {"prompt": "ROLE\nx\n\nNOTEBOOK\n"}
-    plain = PROMPT.partition("\n\nBEHAVIOR_FEEDBACK")[0]
-    assert request_of(plain)["notebook"] == NOTEBOOK
-    assert "messages" not in request_of(plain)
+    for kept in (4, 5, 6):
+        request = dict(list(REQUEST.items())[:kept])
+        assert request_of(rendered(request)) == request
+
+
+@pytest.mark.slow
+async def test_a_run_takes_its_plan_and_its_cells_from_a_service(tmp_path):
+    """N-91, N-112: the same visit as with a model, here until the first cells have run."""
+    table = tmp_path / "houses.csv"
+    rows = "".join(f"{n % 17 + 0.5},{n % 5},{900 * (n % 17) + n % 7}\n" for n in range(60))
+    table.write_text(f"area,rooms,price\n{rows}")
+    config = StepConfig(mode=StepMode.AGENT, autonomy=AutonomyLevel.APPROVER)
+    lines = [
+        {"action": "add", "content": "Take a mean."},
+        {"action": "add", "shot_type": "action", "content": "final_model = 2.0\nprint('mean', final_model)"},
+        {"action": "exec", "codecell_id": "lastAddedCellId"},
+    ]
+    replies = [
+        raw(STAGES.encode()),
+        raw(STEPS.encode()),
+        raw(BEHAVIOR.encode()),
+        stream([f"{json.dumps(line)}\n".encode() for line in lines]),
+        answer({"actions": [{"action": "add", "content": "The mean was taken."}]}),
+    ]
+    async with Server(*replies) as server:
+        executor = HttpRoleExecutor(server.url)
+        roles = ("stage_planner", "step_planner", "behavior_arranger", "action_generator")
+        dispatch = DispatchSettings(
+            steps={f"notebook/{role}": config for role in roles},
+            executors=ScriptedSource(executor),
+            evidence=EvidenceRules(audit=ByLevel(0.0, 0.0), recheck=0),
+        )
+        store = SQLiteStore(tmp_path / "runs.db")
+        async with Engine(store, [NotebookFlow(NotebookSettings())], dispatch=dispatch) as engine:
+            started = Beginning("Predict price", [table], tmp_path / "work", options=RunOptions(verify=False))
+            run_id = await start_notebook(engine, started, drive=False)
+            await engine.finish(run_id, stop_at=NotebookState.BEHAVIOR_COMPLETED)
+            moves = [move async for move in transitions(engine.store, run_id)]
+            await engine.cancel(run_id)
+        await executor.close()
+    assert [asked.path for asked in server.asked] == [*["/planning"] * 3, *["/generating"] * 2]
+    assert "mean 2.0" in json.dumps(server.asked[-1].body)
+    assert moves[-1].to == "BEHAVIOR_COMPLETED"
+    assert moves[-1].state["state"]["variables"]["final_model"] == 2.0

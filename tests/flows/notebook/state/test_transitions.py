@@ -268,7 +268,7 @@ class TestCompleteBehavior:
 
     def test_the_output_of_a_behavior_can_be_kept_as_a_variable(self):
         run = move(
-            behaved("one\n", "two\n"), "5a", reflection(True, "frame", new_variable="log"),
+            behaved("one\n", "two\n"), "5a", reflection(True, "frame", new_variables=("log",)),
             behavior=verdict("frame"), step=verdict("frame"),
         )  # fmt: skip
         assert run.document.variables["log"] == "one\ntwo\n"

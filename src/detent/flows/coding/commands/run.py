@@ -63,7 +63,9 @@ async def run(
 
 
 async def _run(setup: RequestSetup, prompt: str, session: str | None, recording: Tape | None) -> int:
+    from detent.cli.output import say
     from detent.cli.signals import INTERRUPTED
+    from detent.flows.coding.explicit_assistant import NEEDS_MODEL, NEEDS_PERSON
     from detent.flows.coding.request import SessionBusy
     from detent.flows.coding.terminal.conversation import Conversation
     from detent.flows.coding.terminal.ending import exit_code
@@ -78,4 +80,13 @@ async def _run(setup: RequestSetup, prompt: str, session: str | None, recording:
             return busy.exit_code
         if stopped.interrupted:
             return INTERRUPTED
-        return exit_code(await conversation.result(stopped))
+        result = await conversation.result(stopped)
+        if (
+            result.outcome == "incomplete"
+            and result.reason not in (NEEDS_MODEL, NEEDS_PERSON)
+            and not setup.project.forgets
+        ):
+            command = setup.project.command("run", "coding", "continue", "--session", "last")
+            if not (setup.cli.json or setup.cli.quiet):
+                say(f"  Continue with: {command}")
+        return exit_code(result)

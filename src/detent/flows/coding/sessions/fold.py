@@ -36,7 +36,7 @@ _COMPARED = (
 
 
 async def fold_session(
-    store: Store, run_ids: Sequence[str], *, earlier: SessionRecord | None = None, model: str | None = None
+    store: Store, run_ids: Sequence[str], *, earlier: SessionRecord | None = None
 ) -> SessionRecord:
     """The session that these runs add up to, in their order, on top of what was known of it before.
 
@@ -53,8 +53,7 @@ async def fold_session(
         except RunNotFound:
             if earlier is None or run_id not in earlier.run_ids:
                 raise
-    record = await fold_runs(store, runs, earlier=earlier)
-    return record if model is None else record.changed(model=model)
+    return await fold_runs(store, runs, earlier=earlier)
 
 
 async def fold_runs(
@@ -131,6 +130,7 @@ class _Fold:
         return {
             "updated_at": iso(run.updated_at),
             "workspace": data.get("workspace"),
+            **({"model": data["model"]} if data.get("model") else {}),
             "state": run.state,
             "is_complete": complete,
             "completion": copied(completion) if complete else None,

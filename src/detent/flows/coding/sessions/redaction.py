@@ -15,6 +15,7 @@ from detent.flows.coding.sessions.file_schema import field_names, words
 from detent.flows.coding.sessions.ids import is_session_id
 
 REMOVED = "[removed]"
+HIDDEN = f"A secret of the environment is not shown: {REMOVED} stands in its place."
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 """A word of a key: separators and small letters before capitals end one, so `x-api-key` and `apiKey` are two
@@ -53,6 +54,11 @@ class Redaction:
         known = {form for secret in secrets if secret for form in _forms(secret)}
         longest_first = sorted(known, key=lambda text: (-len(text), text))
         self._known = re.compile("|".join(map(re.escape, longest_first))) if known else None
+
+    @property
+    def knows_any(self) -> bool:
+        """Whether there are secrets to take out."""
+        return self._known is not None
 
     def text(self, text: str) -> str:
         """A text without the known secrets."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from detent.flows.coding.terminal.plain_text import one_line, text_lines
+from detent.flows.coding.tools.text_form import counted
 from detent.insight.formatting import count, short, span, value
 
 LONGEST_CALL = 100
@@ -16,6 +17,8 @@ WORTH_SAYING = 0.1
 FAILED_ALL_THE_SAME = ("nonzero_exit", "timeout", "interrupted")
 """Errors of commands that ran; their output says more than the error."""
 _FILE_TOOLS = ("read_file", "write_file", "update_file")
+_COUNTED = {"read_file": "line", "list_dir": "entry", "glob": "match", "grep": "match"}
+"""What each query counts."""
 _NOTE = re.compile(r"\[(?:exit code (-?\d+)|It was )[^\]]*\]\Z")
 """What the tool `bash` says at the end of its result."""
 
@@ -61,6 +64,10 @@ def result_note(message: Mapping[str, Any]) -> str:
     seconds = float(message.get("duration_ms") or 0) / 1000
     if content is None:  # a person said that it happened
         words = ""
+    elif message.get("repeated"):
+        words = "not made again: it would give the same result"
+    elif message.get("ok") and (noun := _COUNTED.get(tool)) and isinstance(message.get("count"), int):
+        words = counted(message["count"], noun)
     elif isinstance(content, Mapping):  # kept outside the journal
         words = value(content) if message.get("ok") else str(message.get("error") or "failed")
     elif message.get("ok"):
@@ -75,8 +82,8 @@ def result_note(message: Mapping[str, Any]) -> str:
 def _found(tool: str, content: str) -> str:
     if tool == "bash":
         return _last_words(content)
-    if tool in ("read_file", "list_dir", "glob", "grep"):
-        return count(len([line for line in content.splitlines() if line.strip()]), "line")
+    if tool in _COUNTED:  # of an older session
+        return count(len(content.splitlines()), "line")
     return _first_words(content)
 
 

@@ -34,6 +34,7 @@ DISCARDED = "(the text above was broken off and is discarded)"
 THOUGHT = "(the text above was thinking)"
 BESIDE = 5
 """Columns beside what is under way: the spinner, blanks, the cursor."""
+MOST_NUDGE_LINES = 12
 DONE, FAILED, BEGUN = "✓", "✗", "·"
 
 
@@ -132,7 +133,7 @@ class RequestDisplay(LiveLines):
             self._answered(run, turns)
         for message in turns:
             if message["role"] == "nudge":
-                self.print_whole(paint(f"  {one_line(str(message['content']))}", dim=True))
+                self._say_nudge(str(message["content"]))
         passed = self._passed.setdefault(run.id, [])
         passed.append(move.to)
         if move.to == ASSISTANT:
@@ -140,6 +141,14 @@ class RequestDisplay(LiveLines):
         elif move.to == TOOLS:
             self._calls[run.id] = _Calls(RequestData(run.data))
         self._show_current(move.to)
+
+    def _say_nudge(self, content: str) -> None:
+        """A nudge; of a long one, such as a check's output, the beginning and the last lines."""
+        lines = [line for line in text_lines(content) if line.strip()]
+        if len(lines) > MOST_NUDGE_LINES:
+            lines = [lines[0], "…", *lines[2 - MOST_NUDGE_LINES :]]
+        for line in lines:
+            self.print_whole(paint(f"  {line}", dim=True))
 
     def _say_states(self, run: Run, *, ended: bool = False) -> None:
         """A line about the states passed, and the turn that begins."""
@@ -178,7 +187,7 @@ class RequestDisplay(LiveLines):
             for line in _shown_lines(content):
                 self._say_text(line)
         self._stream = ReplyStream()
-        if not by_model and (why := _fallback(move.detail)):
+        if not by_model and "gave_up" not in message and (why := _fallback(move.detail)):
             self.print_whole(paint(f"  {clean(why)}", "yellow"))
 
     # -- calls ----------------------------------------------------------------------------------------------
@@ -215,6 +224,7 @@ class RequestDisplay(LiveLines):
             if message is None or (calls.is_told(call) and (message["ok"] or not calls.is_open(call))):
                 continue
             sign = DONE if message["ok"] else FAILED
+            sign = BEGUN if message.get("repeated") else sign
             self._say_call(run, sign, call_line(call.tool, call.args), result_note(message))
 
     def _say_call(self, run: Run, sign: str, call: str, note: str) -> None:
@@ -294,9 +304,10 @@ def _outcome(call: Any, body: EffectDone | EffectSkipped | EffectFailed) -> tupl
             "tool": call.tool, "ok": ok, "content": receipt.get("content"), "error": receipt.get("error"),
             "truncated": receipt.get("truncated"), "duration_ms": body.duration * 1000,
         }  # fmt: skip
-        return (DONE if ok else FAILED), told, result_note(message)
+        note = "a person said that it happened" if body.how == "told" else result_note(message)
+        return (DONE if ok else FAILED), told, note
     if isinstance(body, EffectSkipped):
-        return FAILED, told, body.why
+        return FAILED, told, body.why or "a person skipped it"
     return FAILED, told, f"{body.code}: {one_line(body.message)}"
 
 
@@ -308,9 +319,12 @@ def _shown_lines(text: str) -> list[str]:
 
 def _fallback(detail: Mapping[str, Any]) -> str:
     """Why the model did not give this reply, if one was to."""
-    from detent.insight.agent_text import performer_words
+    from detent.insight.agent_text import fallback_words
 
-    return performer_words(detail, 0) if detail.get("fallback_used") else ""
+    if not detail.get("fallback_used"):
+        return ""
+    cause = (detail.get("agent_error") or {}).get("message") or fallback_words(detail)
+    return f"No model took part: {one_line(str(cause))}"
 
 
 def _indent(run: Run) -> str:

@@ -78,6 +78,8 @@ def _figures(result: CodingResult) -> str:
     ]
     if usage["cost_usd"]:
         parts.append(money(float(usage["cost_usd"])))
+    if result.over_budget and result.outcome != "budget_exhausted":
+        parts.append(f"over its budget of {result.over_budget}")
     return paint(" · ".join(parts), dim=True)
 
 
@@ -139,6 +141,8 @@ def added_text(result: CodingResult, run: Run) -> list[str]:
 
     by_handler = RequestData(run.data).last_reply.get("by") == "handler"
     if not by_handler or result.outcome not in ("completed", "incomplete"):
+        return []
+    if result.outcome == "incomplete" and result.text == result.summary:  # the closing lines say it
         return []
     lines = text_lines(result.text)
     summary = one_line(result.summary)

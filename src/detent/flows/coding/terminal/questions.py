@@ -15,6 +15,7 @@ from detent.engine.confirmation import LONGEST_SHOWN
 from detent.flows.coding.reply_text import own_text
 from detent.flows.coding.request_data import RequestData
 from detent.flows.coding.task_completion import judge_reply
+from detent.flows.coding.tools.spec import SUPPLIED
 from detent.insight.formatting import count
 from detent.kernel.control_characters import shown
 from detent.kernel.entries import CONFIRM
@@ -35,8 +36,6 @@ OF_DOUBT = {
     "skip": "the request goes on as if it had not been asked for",
 }
 """What the answers to a question about an effect in doubt do."""
-SUPPLIED = frozenset({"workspace", "seen"})
-"""Arguments that code adds to a call."""
 
 Kind = Literal["confirm", "ask", "doubt", "choice"]
 Verdict = Literal["yes", "always", "no"]

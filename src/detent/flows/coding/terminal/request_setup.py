@@ -127,13 +127,13 @@ class RequestSetup:
             ConfigurationError: a rule means nothing.
             IntegrationMissing: the model that requests need cannot be asked.
         """
-        from detent.flows.coding.permission import parse_rule
         from detent.flows.coding.wiring import coding_flow
+        from detent.runtime.mcp import attach
         from detent.runtime.wiring import engine_for
 
         flow = coding_flow(self.settings)
-        for rule in (*self.options.allow, *self.options.deny):
-            parse_rule(rule, flow.registry.further)
+        attach(self.project.catalog.mcp(), [flow])
+        self._check_rules(flow)
         others = [source.flow for name, source in self.project.catalog.all().items() if name != flow.name]
         engine = engine_for(
             self.settings, [flow, *others], deterministic=self.cli.deterministic, tape=tape,
@@ -148,6 +148,22 @@ class RequestSetup:
             finally:
                 if flow.writer is not None:
                     await flow.writer.flush()
+
+    def _check_rules(self, flow: CodingFlow) -> None:
+        """Raise `ConfigurationError` for a rule that means nothing, with its place in the settings."""
+        from detent.flows.coding.permission import parse_rule
+        from detent.kernel.errors import ConfigurationError
+
+        for kind in ("allow", "deny"):
+            in_settings = self.settings.get("coding", "tools", kind, default=[])
+            for rule in getattr(self.options, kind):
+                try:
+                    parse_rule(rule, flow.registry.further)
+                except ConfigurationError as error:
+                    if rule not in in_settings:
+                        raise
+                    place = self.settings.place("coding", "tools", kind)
+                    raise ConfigurationError(f"{place}: {error}") from None
 
     async def _check_model(self, engine: Engine, flow: CodingFlow) -> None:
         from detent.dispatch.dispatcher import dispatcher_of

@@ -11,7 +11,7 @@ import hashlib
 import re
 import stat
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
@@ -20,6 +20,8 @@ from typing import Any
 from detent.adapters.project.sandbox import quoted
 from detent.engine.calls import in_thread
 from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, ToolError
+from detent.flows.coding.sessions.redaction import REMOVED, Redaction
+from detent.flows.coding.tools.path_pattern import denied_patterns
 from detent.flows.coding.tools.text_form import HEAD, counted, is_binary, shown_name
 from detent.flows.coding.workspace import Workspace, codes
 
@@ -106,7 +108,10 @@ class FileChanges:
 
     async def perform(self, call: EffectCall, plan: Callable[[], FileChange]) -> dict[str, Any]:
         """Plan a change, journal its hashes, and make it."""
-        change: FileChange = await in_thread(plan)
+        try:
+            change: FileChange = await in_thread(plan)
+        except OSError as error:  # nothing has been done yet
+            raise ToolError("failed", f"The file cannot be looked at ({error.strerror}).") from None
         if change.before != change.after:
             facts = change.facts()
             await call.begun(**facts)
@@ -144,11 +149,52 @@ class FileChanges:
 
 
 def preview(plan: Callable[[], FileChange]) -> str:
-    """The diff of a change; of one that cannot be made, why."""
-    try:
-        return plan().diff()
-    except ToolError as error:
-        return f"This cannot be done ({error.code}): {error.message}"
+    """The diff of a change.
+
+    Raises:
+        ToolError: it cannot be made.
+    """
+    return plan().diff()
+
+
+def writable(
+    workspace: Workspace, name: str, decided: Mapping[str, Any] | None, denied: Sequence[str]
+) -> Path:
+    """The place that a change of a file goes to, if the rules let it be written.
+
+    They were asked about the call as it was made; a person may have changed its path since.
+
+    Raises:
+        ToolError: as `Workspace.writable` and `check_decided`; `protected`.
+    """
+    place = workspace.writable(name)
+    workspace.check_decided(place, name, decided)
+    paths = (workspace.relative(place), workspace.spelled(name))
+    if any(pattern.matches_above(path) for pattern in denied_patterns(denied) for path in paths):
+        raise ToolError("protected", f"a rule denies writing {quoted(name)}.")
+    return place
+
+
+def check_hidden(secrets: frozenset[str], before: bytes | None, after: bytes, name: str) -> None:
+    """Refuse to write over a secret what stands for it in results.
+
+    Raises:
+        ToolError: `invalid_arguments`.
+    """
+    mark = REMOVED.encode()
+    if before is not None and after.count(mark) > before.count(mark) and hides_any(secrets, before):
+        raise ToolError("invalid_arguments", f"{stands_for_secret(name)} Change the parts around it.")
+
+
+def hides_any(secrets: frozenset[str], raw: bytes) -> bool:
+    """Whether a file is shown without some of its parts."""
+    text = raw.decode("utf-8", "replace")
+    return Redaction(secrets).text(text) != text
+
+
+def stands_for_secret(name: str) -> str:
+    """What is said of a text with the words that stand for a secret."""
+    return f"{REMOVED} stands for a secret that the file holds, so {quoted(name)} is not changed."
 
 
 def content_of(workspace: Workspace, place: Path, name: str) -> bytes | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,14 @@ from detent.flows.coding.tools.glob import leads_to_file
 from detent.flows.coding.tools.line_expression import LineExpression, repeats_a_repetition
 from detent.flows.coding.tools.path_pattern import PathPattern, denied_patterns, path_patterns
 from detent.flows.coding.tools.secret_names import is_secret
-from detent.flows.coding.tools.spec import DENIED, EXCLUDED, SPECS, ToolSettings, with_code_arguments
+from detent.flows.coding.tools.spec import (
+    DECIDED,
+    DENIED,
+    EXCLUDED,
+    SPECS,
+    ToolSettings,
+    with_code_arguments,
+)
 from detent.flows.coding.tools.text_form import HEAD, is_binary, shown_name, with_notes
 from detent.flows.coding.tools.tree import Deadline, Group, Search
 from detent.flows.coding.workspace import Entry, Workspace
@@ -153,6 +160,7 @@ def grep(
     context_lines: int = 2,
     denied: Sequence[str] = (),
     secrets: bool = False,
+    decided: Mapping[str, Any] | None = None,
     seconds: float = SECONDS,
 ) -> dict[str, Any]:
     """The lines that match, with those around them, by path and line."""
@@ -169,6 +177,7 @@ def grep(
     )
     files = _Searched(search, include, path_patterns(exclude_files or ()), secrets)
     start = space.resolve(directory)
+    space.check_decided(start, directory, decided)
     if start.is_dir():
         texts = files.texts(start)
     elif search.denies(space.relative(start)):
@@ -266,5 +275,5 @@ def grep_tool(settings: ToolSettings) -> Tool:
     spec = SPECS["grep"]
     return Tool(
         spec.name, partial(grep, settings), "query", blocking=True, description=spec.description,
-        arguments=with_code_arguments(spec, denied=DENIED, secrets=SECRETS),
+        arguments=with_code_arguments(spec, denied=DENIED, secrets=SECRETS, decided=DECIDED),
     )  # fmt: skip

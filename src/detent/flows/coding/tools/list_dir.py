@@ -42,7 +42,7 @@ def list_dir(
         nonlocal total, hidden
         with space.scanning(folder, directory) as entries:
             for entry in entries:
-                if space.hides_entry(folder, entry.name):
+                if space.hides_entry(folder, entry):
                     continue
                 if any(pattern.matches_above(prefix + entry.name) for pattern in patterns):
                     continue

@@ -5,13 +5,14 @@ from __future__ import annotations
 import codecs
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, BinaryIO
 
 from detent.adapters.project.sandbox import quoted
 from detent.engine.tools import Tool, ToolError
-from detent.flows.coding.tools.spec import SPECS, ToolSettings, with_code_arguments
+from detent.flows.coding.tools.spec import DECIDED, SPECS, ToolSettings, with_code_arguments
 from detent.flows.coding.tools.text_form import HEAD, counted, is_binary, with_notes
 from detent.flows.coding.tools.tree import Deadline
 
@@ -75,11 +76,18 @@ class _Lines:
 
 
 def read_file(
-    settings: ToolSettings, *, workspace: str, filepath: str, start_line: int = 1, max_lines: int = 2000
+    settings: ToolSettings,
+    *,
+    workspace: str,
+    filepath: str,
+    start_line: int = 1,
+    max_lines: int = 2000,
+    decided: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The text of a file from a line on."""
     space = settings.workspace(workspace)
     place = space.resolve(filepath)
+    space.check_decided(place, filepath, decided)
     lines = _Lines(int(start_line), int(max_lines))
     with space.reading(place, filepath) as file:
         size = os.fstat(file.fileno()).st_size
@@ -140,7 +148,7 @@ def _content(taken: bytes, lines: _Lines, whole: bool) -> dict[str, Any]:
     bad = text.count("\ufffd") - taken.count("\ufffd".encode())
     if bad:
         notes.append(f"Bytes that are no UTF-8 are shown as \ufffd: {bad}. Editing other parts keeps them.")
-    return {"content": with_notes(text, notes), "truncated": more}
+    return {"content": with_notes(text, notes), "truncated": more, "count": next_line - lines.start}
 
 
 def _binary(name: str, size: int) -> ToolError:
@@ -152,5 +160,5 @@ def read_file_tool(settings: ToolSettings) -> Tool:
     spec = SPECS["read_file"]
     return Tool(
         spec.name, partial(read_file, settings), "query", blocking=True, description=spec.description,
-        arguments=with_code_arguments(spec),
+        arguments=with_code_arguments(spec, decided=DECIDED),
     )  # fmt: skip

@@ -5,7 +5,7 @@ What a tool does is in a module of its own; `catalogue` brings the two together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -22,20 +22,36 @@ LONGEST_PATH = 4000
 LONGEST_COMMAND = 100_000
 LONGEST_TIMEOUT = 600
 """Seconds that a command may take."""
+DEFAULT_TIMEOUT = 120
+"""Seconds that a command may take that says nothing else."""
 EXCLUDED = (".git", "node_modules", "__pycache__", ".venv")
 """Folders that a search leaves out unless it says otherwise."""
 
-DENIED = {
+DENIED: Mapping[str, Any] = {
     "type": "array", "items": {"type": "string"},
     "description": "Paths that are left out, because a person's rules deny them.",
 }  # fmt: skip
 """An argument of searches that code supplies: see `permission.excluded`."""
 
-SEEN = {
+SEEN: Mapping[str, Any] = {
     "type": ["string", "null"],
     "description": "SHA-256 of what the session has last read or written there.",
 }
 """An argument of file tools that code supplies."""
+
+DECIDED: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"path": {"type": "string"}, "place": {"type": ["string", "null"]}},
+    "required": ["path", "place"],
+    "description": "The path of the call, and the place it led to when the call was judged by the rules.",
+}
+"""An argument of tools on files that code supplies: see `Workspace.check_decided`."""
+
+WRITING: Mapping[str, Mapping[str, Any]] = {"seen": SEEN, "decided": DECIDED, "denied": DENIED}
+"""The arguments that code supplies to a change of a file."""
+
+SUPPLIED = frozenset({"workspace", "seen", "denied", "secrets", "decided"})
+"""All arguments that code supplies."""
 
 
 class ToolSpec(NamedTuple):
@@ -63,12 +79,14 @@ class ToolSettings:
     they never do."""
     environ: Mapping[str, str] | None = None
     """The environment that commands are given their part of; None: that of this process."""
-    protected: tuple[Path, ...] = ()
+    protected: Sequence[Path] = ()
     """Files and folders that no tool may see, such as the store. Git's own files, Detent's folder and the
     store of the workspace's own project are hidden anyway."""
     guarded: Guarded = NOTHING
     """Files that configure the Detent that runs; only a person lets them be written. Those of the workspace's
     own project are known anyway."""
+    secrets: frozenset[str] = frozenset()
+    """Values that results do not show, and that nothing may be written over by mistake."""
     state: Path | None = None
     """Folder for files that are being written, used where it is on the disk of the workspace. None: Detent's
     folder in the workspace, or the folder of the written file if there is none."""
@@ -238,7 +256,8 @@ _ALL = (
                 },
                 "cwd": _path("The folder it starts in.", "."),
                 "timeout": {
-                    "type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_TIMEOUT, "default": 120,
+                    "type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_TIMEOUT,
+                    "default": DEFAULT_TIMEOUT,
                     "description": "Seconds it may take.",
                 },
                 "env": {

@@ -122,7 +122,7 @@ class Search:
                 if self.deadline.over():
                     break
                 if (self.hidden or not entry.name.startswith(".") or entry.name == gitignore.NAME) and (
-                    not self.workspace.hides_entry(folder, entry.name)
+                    not self.workspace.hides_entry(folder, entry)
                 ):
                     kind = kind_of(entry)
                     if kind != "other":

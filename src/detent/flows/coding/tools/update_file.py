@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from detent.adapters.project.sandbox import quoted
 from detent.engine.tools import EffectCall, Tool, ToolError
+from detent.flows.coding.sessions.redaction import REMOVED
 from detent.flows.coding.tools.file_change import (
     LARGEST,
     FileChange,
     FileChanges,
+    check_hidden,
     content_of,
     encoded,
+    hides_any,
     preview,
     sha256,
+    stands_for_secret,
+    writable,
 )
-from detent.flows.coding.tools.spec import SEEN, SPECS, ToolSettings, with_code_arguments
+from detent.flows.coding.tools.spec import SPECS, WRITING, ToolSettings, with_code_arguments
 from detent.flows.coding.tools.text_edit import MOST_OCCURRENCES, LineText, Place
 from detent.flows.coding.tools.text_form import HEAD, counted, is_binary, shown_name
 
@@ -34,6 +39,8 @@ def plan_update(
     patch: str,
     replace_all: bool = False,
     seen: str | None = None,
+    decided: Mapping[str, Any] | None = None,
+    denied: Sequence[str] = (),
 ) -> FileChange:
     """The change that replacing a text makes.
 
@@ -48,7 +55,7 @@ def plan_update(
         raise ToolError("invalid_arguments", "the target is empty; it must be a part of the file.")
     encoded(target, "target")
     encoded(patch, "patch")
-    place = space.writable(filepath)
+    place = writable(space, filepath, decided, denied)
     before = content_of(space, place, filepath)
     if before is None:
         with space.reading(place, filepath):  # says what is there instead
@@ -58,6 +65,8 @@ def plan_update(
     text = LineText(before)
     places = text.occurrences(target, MOST_OCCURRENCES + 1, overlapping=not replace_all)
     if not places:
+        if REMOVED in target and hides_any(settings.secrets, before):
+            raise ToolError("not_found", f"{stands_for_secret(filepath)} Choose a target without it.")
         raise _not_found(filepath, text, target)
     if len(places) > 1 and not replace_all:
         raise _not_unique(filepath, text, places)
@@ -68,6 +77,7 @@ def plan_update(
     after = text.replaced(places, target, patch)
     if after == before:
         raise ToolError("invalid_arguments", "target and patch are the same; nothing would change.")
+    check_hidden(settings.secrets, before, after, filepath)
     changed = " It had changed since it was last read." if seen not in (None, sha256(before)) else ""
     where = _line_numbers(text, places)
     what = f"{counted(len(places), 'occurrence')} in {shown_name(space.relative(place))}"
@@ -125,10 +135,13 @@ def update_file_tool(settings: ToolSettings) -> Tool:
         patch: str,
         replace_all: bool = False,
         seen: str | None = None,
+        decided: Mapping[str, Any] | None = None,
+        denied: Sequence[str] = (),
     ) -> dict[str, Any]:
         plan = partial(
             plan_update, settings, workspace=workspace, filepath=filepath, target=target, patch=patch,
-            replace_all=replace_all, seen=seen,
+            replace_all=replace_all,
+            seen=seen, decided=decided, denied=denied,
         )  # fmt: skip
         return await changes.perform(call, plan)
 
@@ -140,5 +153,5 @@ def update_file_tool(settings: ToolSettings) -> Tool:
 
     return Tool(
         spec.name, perform, "effect", probe=probe, probe_wants_call=True, stop=changes.stop, wants_call=True,
-        preview=show, description=spec.description, arguments=with_code_arguments(spec, seen=SEEN),
+        preview=show, description=spec.description, arguments=with_code_arguments(spec, **WRITING),
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,12 +11,14 @@ from detent.engine.tools import EffectCall, Tool, ToolError
 from detent.flows.coding.tools.file_change import (
     FileChange,
     FileChanges,
+    check_hidden,
     content_of,
     encoded,
     preview,
     sha256,
+    writable,
 )
-from detent.flows.coding.tools.spec import SEEN, SPECS, ToolSettings, with_code_arguments
+from detent.flows.coding.tools.spec import SPECS, WRITING, ToolSettings, with_code_arguments
 from detent.flows.coding.tools.text_form import counted, shown_name
 
 LARGEST = 1024 * 1024
@@ -30,6 +33,8 @@ def plan_write(
     content: str,
     overwrite: bool = False,
     seen: str | None = None,
+    decided: Mapping[str, Any] | None = None,
+    denied: Sequence[str] = (),
 ) -> FileChange:
     """The change that writing a file makes.
 
@@ -42,7 +47,7 @@ def plan_write(
     raw = encoded(content, "content")
     if len(raw) > LARGEST:
         raise ToolError("too_large", f"a file has at most {LARGEST:,} bytes, not {len(raw):,}.")
-    place = space.writable(filepath)
+    place = writable(space, filepath, decided, denied)
     before = content_of(space, place, filepath)
     done = "Wrote" if before is None else "Replaced"
     change = FileChange(
@@ -54,6 +59,7 @@ def plan_write(
     )
     if before is None:
         return change
+    check_hidden(settings.secrets, before, raw, filepath)
     if not overwrite:
         raise ToolError(
             "exists",
@@ -81,10 +87,12 @@ def write_file_tool(settings: ToolSettings) -> Tool:
         content: str,
         overwrite: bool = False,
         seen: str | None = None,
+        decided: Mapping[str, Any] | None = None,
+        denied: Sequence[str] = (),
     ) -> dict[str, Any]:
         plan = partial(
             plan_write, settings, workspace=workspace, filepath=filepath, content=content,
-            overwrite=overwrite, seen=seen,
+            overwrite=overwrite, seen=seen, decided=decided, denied=denied,
         )  # fmt: skip
         return await changes.perform(call, plan)
 
@@ -96,5 +104,5 @@ def write_file_tool(settings: ToolSettings) -> Tool:
 
     return Tool(
         spec.name, perform, "effect", probe=probe, probe_wants_call=True, stop=changes.stop, wants_call=True,
-        preview=show, description=spec.description, arguments=with_code_arguments(spec, seen=SEEN),
+        preview=show, description=spec.description, arguments=with_code_arguments(spec, **WRITING),
     )  # fmt: skip

@@ -1,15 +1,20 @@
-"""How a notebook is shown while it is built: a line for each transition, and what it came to."""
+"""How a notebook is shown while it is built, and what it came to: lines, a live block, or JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from detent.flows.notebook.commands.block import block_lines
 from detent.flows.notebook.domain.problem import ProblemReading
 from detent.flows.notebook.finished import metrics_of, scores_of
+from detent.flows.notebook.history import position
 from detent.flows.notebook.run_view import NotebookRun
 from detent.flows.notebook.state.document import StateDocument
-from detent.kernel.entries import Entry, Moved
+from detent.kernel.entries import AttemptFailed, Ended, Entry, Moved
 from detent.runtime.plugs import Kind
 
 if TYPE_CHECKING:
@@ -24,47 +29,67 @@ if TYPE_CHECKING:
 
 
 class NotebookLines:
-    """Observes runs of one flow: prints where each is after every transition."""
+    """Observes runs of one flow: prints a line for each behavior, and on a terminal a block below them."""
 
     def __init__(self, flow: str) -> None:
         self._flow = flow
-        self._live = False
+        self._block: Any = None
+        self._view: NotebookRun | None = None
+        self._run_id = ""
+        self._progress = ""
 
     def __enter__(self) -> Self:
         from detent.cli.output import is_terminal
 
-        self._live = is_terminal()
+        if is_terminal():
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(highlight=False, markup=False, emoji=False)
+            self._block = Live(console=console, refresh_per_second=4, transient=True, redirect_stdout=True)
+            self._block.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._clear()
+        if self._block is not None:
+            self._block.stop()
+            self._block = None
 
     def on_run_entry(self, run: Run, entry: Entry) -> None:
         """Print a transition."""
-        from detent.cli.output import say
+        from detent.cli.output import clean, paint, say
 
-        if run.flow != self._flow or not isinstance(entry.body, Moved):
+        if run.flow != self._flow:
             return
-        self._clear()
-        for line in transition_lines(NotebookRun(run.data), entry.body):
+        body = entry.body
+        if isinstance(body, AttemptFailed):
+            say(f"    {paint('again', 'yellow')}: {clean(str(body.message))[:150]}")
+        if not isinstance(body, Moved):
+            return
+        self._view, self._run_id, self._progress = NotebookRun(run.data), run.id, ""
+        for line in transition_lines(self._view, body):
             say(line)
+        self._redraw()
 
     def on_progress(self, run_id: str, flow: str, step: str, progress: Progress) -> None:
         """Show how far a round is, on a terminal."""
-        from detent.cli.output import clean, paint
-
-        if flow != self._flow or not self._live:
+        if flow != self._flow or self._block is None:
             return
-        text = f"    {clean(progress.text)}"
-        if progress.of:
-            text += f" of {progress.of:g}"
-        print(f"\r{paint(text[:78].ljust(78), dim=True)}", end="", flush=True)
+        self._progress = f"{progress.text} of {progress.of:g}" if progress.of else progress.text
+        self._redraw()
 
-    def _clear(self) -> None:
-        if self._live:
-            print("\r" + " " * 80 + "\r", end="", flush=True)
+    def _redraw(self) -> None:
+        if self._block is None or self._view is None:
+            return
+        from rich.text import Text
+
+        from detent.cli.output import printable
+
+        width = self._block.console.width
+        lines = block_lines(self._view, self._run_id, self._progress, width)
+        self._block.update(Text.from_ansi("\n".join(map(printable, lines)), no_wrap=True, overflow="crop"))
 
 
 def transition_lines(run: NotebookRun, move: Moved) -> Iterator[str]:
@@ -74,19 +99,23 @@ def transition_lines(run: NotebookRun, move: Moved) -> Iterator[str]:
     document = run.document
     row = (move.reason or "").partition(" ")[0]
     reason = (move.reason or "").partition(" ")[2]
+    if (instead := _instead_of_agent(move)) is not None:
+        yield f"    {paint('code', 'yellow')} took over from the agent: {clean(instead)}"
     match row:
         case "1" | "6b":
             yield _stage_line(document)
+        case "6d" if document.steps.current is None:
+            yield f"  {paint('↺', 'yellow')} back to an earlier stage: {clean(reason)}"
+            yield _stage_line(document)
         case "2" | "6a" | "6d" | "6e":
             mark = {"6d": "↺ ", "6e": "↻ "}.get(row, "")
-            if row != "2" or document.steps.completed or document.steps.current:
-                yield f"  {mark}{_step_line(document)}"
+            yield f"  {mark}{_step_line(document)}"
         case "5a" | "5d":
             behavior = document.behaviors.completed[-1] if document.behaviors.completed else None
-            good = row == "5a"
-            mark = paint("✓", "green") if good else paint("✗", "red")
+            mark = paint("✓", "green") if row == "5a" else paint("✗", "red")
             name = "" if behavior is None else behavior.behavior_id
-            yield f"    {mark} {clean(name):<44} {clean(reason)}"
+            after = "" if row == "5a" else "   given up"
+            yield f"    {mark} {clean(name):<44} {clean(reason)}{after}"
         case "5b":
             behavior = document.behaviors.completed[-1]
             yield f"    {paint('✓', 'green')} {clean(behavior.behavior_id):<44} {clean(reason)}"
@@ -94,13 +123,19 @@ def transition_lines(run: NotebookRun, move: Moved) -> Iterator[str]:
             current = document.behaviors.current
             name = "" if current is None else current.behavior_id
             yield (
-                f"    {paint('↻', 'yellow')} {clean(name):<44} iteration "
+                f"    {paint('↻', 'yellow')} {clean(name):<44} {clean(reason)}; iteration "
                 f"{document.location.behavior_iteration}"
             )
         case "6c":
             yield f"  {paint('complete', 'green')}"
         case "6f":
             yield f"  {paint('not achieved', 'red')}: {clean(reason)}"
+
+
+def _instead_of_agent(move: Moved) -> str | None:
+    """Why code performed a step that was an agent's; None where it did not."""
+    detail = move.detail or {}
+    return str(detail.get("fallback_reason")) if detail.get("fallback_used") else None
 
 
 def _stage_line(document: StateDocument) -> str:
@@ -110,9 +145,8 @@ def _stage_line(document: StateDocument) -> str:
     total = len(stages.completed) + len(stages.remaining) + (stages.current is not None)
     title = "" if stages.current is None else stages.current.title
     number = len(stages.completed) + 1
-    bar = "█" * round(20 * (number - 1) / max(1, total)) + "░" * (
-        20 - round(20 * (number - 1) / max(1, total))
-    )
+    done = round(20 * (number - 1) / max(1, total))
+    bar = "█" * done + "░" * (20 - done)
     return f"{paint(f'Stage {number}/{total}', bold=True)}  {bar}  {clean(title)}"
 
 
@@ -125,8 +159,80 @@ def _step_line(document: StateDocument) -> str:
     return f"{len(steps.completed) + 1}/{total} {clean(title)}"
 
 
+class TransitionObjects:
+    """Observes one run and prints each transition as a JSON object on a line of its own."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+
+    def on_run_entry(self, run: Run, entry: Entry) -> None:
+        """Print a transition."""
+        body = entry.body
+        if run.id != self._run_id or not isinstance(body, Moved | Ended):
+            return
+        view, document = NotebookRun(run.data), position(run)
+        metrics = metrics_of(view)
+        event = document.fsm.last_transition
+        say_line({
+            "run_id": run.id,
+            "transition": run.steps,
+            "event": None if event is None else event.value,
+            "state": document.fsm.state.value,
+            "reason": body.reason,
+            "location": document.location.model_dump(mode="json"),
+            "artifacts": [metrics.produced, metrics.expected],
+            "criteria": [metrics.passed, metrics.criteria],
+            "retries": metrics.retries,
+        })  # fmt: skip
+
+
+def say_line(value: Any) -> None:
+    """Print a value as JSON on one line."""
+    from detent.kernel.control_characters import json_shown
+
+    print(json_shown(json.dumps(value, ensure_ascii=False, allow_nan=False)), flush=True)
+
+
+class Observed:
+    """What follows one run: the trace in files, transitions as JSON."""
+
+    def __init__(self, engine: Engine, trace: str | None, json: bool) -> None:
+        self._engine, self._trace, self._json = engine, trace, json
+        self._writer: Any = None
+
+    async def begin(self, run_id: str) -> None:
+        """Follow a run from here on; what it has done so far is in the trace too."""
+        from detent.flows.notebook.trace import TraceWriter
+
+        if self._json:
+            self._engine.add_observer(TransitionObjects(run_id))
+        if self._trace is not None:
+            self._writer = TraceWriter(self._engine.store, run_id, Path(self._trace))
+            await self._writer.catch_up()
+            self._engine.add_observer(self._writer)
+
+    async def end(self) -> None:
+        """Wait until everything is written."""
+        if self._writer is not None:
+            await self._writer.written()
+
+
+def observing(engine: Engine, trace: str | None, *, json: bool) -> AbstractAsyncContextManager[Observed]:
+    """Follow the run that is begun inside the block."""
+
+    @asynccontextmanager
+    async def followed() -> AsyncIterator[Observed]:
+        observed = Observed(engine, trace, json)
+        try:
+            yield observed
+        finally:
+            await observed.end()
+
+    return followed()
+
+
 class NotebookDisplay(Kind):
-    """Shows runs of the notebook flow."""
+    """Shows runs of the notebook flow, and writes what they have made."""
 
     name = "notebook-display"
 
@@ -147,23 +253,62 @@ class NotebookDisplay(Kind):
         yield from (f"  {paint('warning', 'yellow')}: {clean(warning)}" for warning in reading.warnings)
 
     def lines(self, engine: Engine, flow: Flow) -> AbstractContextManager[Any]:
-        """Print a line for each transition."""
+        """Print a line for each behavior."""
         lines = NotebookLines(flow.name)
         engine.add_observer(lines)
         return lines
 
-    async def tell_ending(self, workspace: Any, engine: Engine, run: Run, told: str | None = None) -> bool:
-        """Print how a run ended, its scores and its figures."""
-        from detent.cli.output import clean, say, status
+    async def deliver(self, engine: Engine, run: Run) -> None:
+        """Write the notebook to the run's own `--out`, however it stands."""
+        from detent.flows.notebook.delivery import deliver
 
-        if not run.status.is_end:
+        out = NotebookRun(run.data).options.out
+        if out is not None:
+            await deliver(engine.store, run, Path(out))
+
+    async def tell_ending(self, workspace: Any, engine: Engine, run: Run, told: str | None = None) -> bool:
+        """Print how a run ended or where it was stopped, its scores and its figures."""
+        from detent.cli.output import clean, say, status
+        from detent.flows.notebook.delivery import places
+
+        if run.holds:
             return False
-        for line in ending_lines(run):
-            say(line)
-        if run.error:
-            say(f"  {clean(str(run.error))}")
-        say(f"  {status(run.status.value, run.status.value)}   {workspace.command('show', run.id)}")
+        if run.status.is_end:
+            for line in ending_lines(run):
+                say(line)
+            if run.error:
+                say(f"  {clean(str(run.error))}")
+        else:
+            for line in location_lines(run):
+                say(line)
+        out = NotebookRun(run.data).options.out
+        if out is not None:
+            say(f"  {clean(str(places(Path(out)).notebook))}")
+        command = workspace.command("notebook", "show" if run.status.is_end else "resume", run.id)
+        why = f" ({clean(str(run.reason))})" if run.reason and not run.status.is_end else ""
+        say(f"  {status(run.status.value, run.status.value.replace('_', ' '))}{why}   {command}")
         return True
+
+
+def location_lines(run: Run) -> Iterator[str]:
+    """Where a run stands."""
+    from detent.cli.output import clean
+
+    document = position(run)
+    where = document.location
+    place = " / ".join(filter(None, (where.stage_id, where.step_id, where.behavior_id)))
+    iteration = f"   iteration {where.behavior_iteration}" if where.behavior_iteration else ""
+    yield f"  {document.fsm.state.value}   {clean(place)}{iteration}"
+
+
+def plan_lines(document: StateDocument) -> Iterator[str]:
+    """The stages that are planned."""
+    from detent.cli.output import clean
+
+    current = [] if document.stages.current is None else [document.stages.current]
+    for number, stage in enumerate([*document.stages.completed, *current, *document.stages.remaining], 1):
+        yield f"  {number}  {clean(stage.title)}"
+        yield f"     makes: {clean(', '.join(stage.verified_artifacts or ()))}"
 
 
 def ending_lines(run: Run) -> Iterator[str]:
@@ -180,8 +325,8 @@ def ending_lines(run: Run) -> Iterator[str]:
         yield f"  {name}: {clean(shown)}"
     metrics = metrics_of(view)
     yield (
-        f"  artifacts {metrics.produced}/{metrics.expected}   criteria {metrics.passed}/{metrics.criteria}   "
-        f"retries {metrics.retries}"
+        f"  artifacts {metrics.produced}/{metrics.expected}   criteria {metrics.passed}/{metrics.criteria}"
+        f"   retries {metrics.retries}   variables {metrics.available}/{metrics.required}"
     )
 
 

@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from detent.cli.options import Options, RunId, takes
+from detent.flows.notebook.commands.run import Transitions, Until, start
+from detent.kernel.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from detent.cli.workspace import Workspace
+    from detent.engine.ports import Store
     from detent.kernel.run import Run
+
+FLOW = "notebook"
 
 group = typer.Typer(
     help="Data-science notebooks: their state, their cells, their files.",
@@ -30,7 +36,6 @@ Pretty = Annotated[str, typer.Option("--format", metavar="F", help="json: on one
 def _written(value: Any, output: Path | None, format: str) -> None:
     """Print a value, or write it."""
     from detent.cli.output import say
-    from detent.kernel.errors import ConfigurationError
 
     if format not in ("json", "pretty"):
         raise ConfigurationError(f"There is no format '{format}'. Formats: json, pretty.")
@@ -51,7 +56,6 @@ def _json_file(path: Path, what: str) -> Any:
     Raises:
         ConfigurationError: it cannot be read.
     """
-    from detent.kernel.errors import ConfigurationError
 
     try:
         return json.loads(path.read_bytes())
@@ -63,73 +67,153 @@ def _json_file(path: Path, what: str) -> Any:
 
 # -- runs ---------------------------------------------------------------------------------------------------
 
+group.command("start")(start)
+
+
+@group.command("list")
+@takes("json", "store", "config")
+def list_runs(
+    options: Options,
+    status: Annotated[
+        list[str] | None,
+        typer.Option("--status", metavar="STATUS", help="Only runs in this status. May be repeated."),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, max=10000, help="List at most N runs.")
+    ] = 20,
+) -> Any:
+    """List notebooks, newest first; `detent runs --flow notebook` is the same."""
+    from detent.cli.runs import runs
+
+    return runs(
+        flow=FLOW, status=status, tag=None, since=None, until=None, limit=limit, page=None, roots=False,
+        json=options.json, store=options.store, config=options.config,
+    )  # fmt: skip
+
+
+TransitionNumber = Annotated[
+    int | None,
+    typer.Option("--transition", metavar="N", help="One transition: its payload, the state after."),
+]
+CellId = Annotated[str | None, typer.Option("--cell", metavar="ID", help="One cell and its outputs.")]
+Claims = Annotated[bool, typer.Option("--claims", help="What agents claimed, against what was measured.")]
+
 
 @group.command("show")
 @takes("json", "store", "config")
 async def show(
     options: Options,
     run_id: RunId,
-    transition: Annotated[
-        int | None, typer.Option("--transition", metavar="N", help="The state after this transition.")
-    ] = None,
-    cell: Annotated[
-        str | None, typer.Option("--cell", metavar="ID", help="One cell and its outputs.")
-    ] = None,
-    claims: Annotated[
-        bool, typer.Option("--claims", help="What agents claimed, against what was measured.")
-    ] = False,
+    transition: TransitionNumber = None,
+    cell: CellId = None,
+    claims: Claims = False,
 ) -> None:
     """Show where a notebook stands: its location, its scores, its figures; or one transition or cell."""
     from detent.cli.output import clean, say, say_json
-    from detent.engine.journal_reader import load
-    from detent.flows.notebook.commands.display import ending_lines
-    from detent.flows.notebook.finished import finished_notebook
-    from detent.flows.notebook.history import transitions
+    from detent.cli.run_status import next_commands, summary
+    from detent.flows.notebook.commands.block import block_lines
+    from detent.flows.notebook.commands.display import ending_lines, location_lines
     from detent.flows.notebook.result import result_of
     from detent.flows.notebook.run_view import LOG, NotebookRun
-    from detent.kernel.errors import ConfigurationError
 
+    if sum((transition is not None, cell is not None, claims)) > 1:
+        raise ConfigurationError("Say one of --transition, --cell and --claims.")
     workspace = options.workspace(looks=True)
     async with workspace.store() as store:
-        run = _of_notebook(await load(store, await workspace.run_id(store, run_id)))
+        run = await _notebook(workspace, store, run_id)
         if transition is not None:
-            async for step in transitions(store, run.id):
-                if step.number == transition:
-                    say_json(
-                        {"transition": step.name, "from": step.before, "to": step.to, "state": step.state}
-                    )
-                    return
-            raise ConfigurationError(f"Run {run.id} has no transition {transition}.")
-        if cell is not None:
-            finished = await finished_notebook(store, run)
-            found = next((item for item in finished.cells if item.cell_id == cell), None)
-            if found is None:
-                raise ConfigurationError(f"The notebook of run {run.id} has no cell '{cell}'.")
-            say_json({"cell_id": cell, "source": found.source, "outputs": [*map(dict, found.outputs)]})
-            return
-        if claims:
-            said = [line for line in run.data.get(LOG, ()) if line.get("claims")]
+            say_json(await _transition(store, run, transition))
+        elif cell is not None:
+            say_json(await _cell(store, run, cell))
+        elif claims:
+            lines = [line for line in run.data.get(LOG, ()) if line.get("claims")]
             say_json([
-                {"role": line["role"], "event": line["event"], **line["claims"]} for line in said
+                {"role": line["role"], "event": line["event"], **line["claims"]} for line in lines
             ])  # fmt: skip
-            return
-        if options.json:
+        elif options.json:
             say_json(result_of(run))
-            return
-        view = NotebookRun(run.data)
-        where = view.document.location
-        say(f"{clean(view.reading.problem)}   {view.document.fsm.state.value}")
-        say("  " + " / ".join(filter(None, (where.stage_id, where.step_id, where.behavior_id))))
-        for line in ending_lines(run):
-            say(line)
+        else:
+            view = NotebookRun(run.data)
+            say(clean(view.reading.problem))
+            for line in block_lines(view, run.id, "", 200)[1:3]:
+                say(line)
+            for line in location_lines(run):
+                say(line)
+            for line in ending_lines(run):
+                say(line)
+            say(f"  {summary(run)}")
+            for command in next_commands(workspace, run):
+                say(f"  {command}")
 
 
-def _of_notebook(run: Run) -> Run:
-    from detent.kernel.errors import ConfigurationError
+group.command("status")(show)
 
-    if run.flow != "notebook":
+
+async def _transition(store: Store, run: Run, number: int) -> dict[str, Any]:
+    from detent.flows.notebook.history import transitions
+    from detent.flows.notebook.trace import payloads_of
+
+    async for step in transitions(store, run.id):
+        if step.number == number:
+            return {
+                "transition": step.name, "from": step.before, "to": step.to, "reason": step.reason,
+                "payloads": await payloads_of(store, step), "state": step.state,
+            }  # fmt: skip
+    raise ConfigurationError(f"Run {run.id} has no transition {number}.")
+
+
+async def _cell(store: Store, run: Run, cell_id: str) -> dict[str, Any]:
+    from detent.flows.notebook.finished import finished_notebook
+
+    finished = await finished_notebook(store, run)
+    for cell in finished.cells:
+        if cell.cell_id == cell_id:
+            return {"cell_id": cell_id, "source": cell.source, "outputs": [*map(dict, cell.outputs)]}
+    raise ConfigurationError(f"The notebook of run {run.id} has no cell '{cell_id}'.")
+
+
+async def _notebook(workspace: Workspace, store: Store, run_id: str) -> Run:
+    """A run of this flow."""
+    from detent.engine.journal_reader import load
+
+    run = await load(store, await workspace.run_id(store, run_id))
+    if run.flow != FLOW:
         raise ConfigurationError(f"Run {run.id} is one of '{run.flow}', not a notebook.")
     return run
+
+
+@group.command("resume")
+@takes("deterministic", "json", "quiet", "project", "log")
+async def resume(
+    options: Options, run_id: RunId, until: Until = None, transitions: Transitions = None
+) -> int:
+    """Go on with a notebook that was stopped or interrupted; its files go where the run began says."""
+    from detent.cli.drive import drive
+    from detent.cli.resume import know_run
+    from detent.flows.notebook.commands.display import DISPLAY, observing, say_line
+    from detent.flows.notebook.commands.libraries import require_libraries
+    from detent.flows.notebook.commands.run import plain_result, stop_of
+    from detent.flows.notebook.run_view import NotebookRun
+
+    stop = stop_of(until, transitions)
+    require_libraries()
+    workspace = options.workspace()
+    async with workspace.engine(deterministic=options.deterministic) as engine:
+        run = await _notebook(workspace, engine.store, run_id)
+        await know_run(workspace, engine, run.id)
+        trace = NotebookRun(run.data).options.trace
+
+        async def begin() -> str:
+            await observed.begin(run.id)
+            if not stop or run.status.is_end:
+                await engine.resume(run.id)
+            return run.id
+
+        async with observing(engine, trace, json=options.json) as observed:
+            return await drive(
+                workspace, engine, begin, options, flow=run.flow, run_id=run.id, kind=DISPLAY,
+                plain=plain_result, say_plain=say_line, **stop,
+            )  # fmt: skip
 
 
 @group.command("export")
@@ -146,12 +230,13 @@ async def export(
 ) -> None:
     """Write a run's notebook once more, from its journal: of ended, waiting and unfinished runs."""
     from detent.cli.output import say
-    from detent.engine.journal_reader import load
+    from detent.flows.notebook.commands.libraries import require_libraries
     from detent.flows.notebook.delivery import export as exported
 
+    require_libraries(("nbformat",))
     workspace = options.workspace(looks=True)
     async with workspace.store() as store:
-        run = _of_notebook(await load(store, await workspace.run_id(store, run_id)))
+        run = await _notebook(workspace, store, run_id)
         for path in await exported(store, run, format, output):
             say(str(path))
 
@@ -161,15 +246,16 @@ async def export(
 async def verify(options: Options, run_id: RunId) -> int:
     """Execute a run's notebook again, in a fresh kernel and an empty folder; exit code 1 if it differs."""
     from detent.cli.output import clean, paint, say, say_json
-    from detent.engine.journal_reader import load
+    from detent.flows.notebook.commands.libraries import require_libraries
     from detent.flows.notebook.flow import jupyter_kernel
     from detent.flows.notebook.settings import notebook_settings
     from detent.flows.notebook.verification import verify_run
 
-    workspace = options.workspace(looks=True)
+    require_libraries()
+    workspace = options.workspace()
     settings = notebook_settings(workspace.settings)
     async with workspace.store() as store:
-        run = _of_notebook(await load(store, await workspace.run_id(store, run_id)))
+        run = await _notebook(workspace, store, run_id)
         verified = await verify_run(run, settings, jupyter_kernel(settings))
     if options.json:
         say_json(verified)
@@ -205,7 +291,6 @@ def apply_transition(
     from detent.flows.notebook.payloads.reading import read_payload
     from detent.flows.notebook.state.apply_transition import apply_transition as applied
     from detent.flows.notebook.state.apply_transition import read_results
-    from detent.kernel.errors import ConfigurationError
 
     state = _json_file(state_file, "state JSON")
     try:
@@ -226,19 +311,26 @@ async def play_actions(
     actions_file: Annotated[
         Path, typer.Option("--actions-file", metavar="FILE", help="Actions as XML, or as JSON lines.")
     ],
+    state_file: Annotated[
+        Path | None,
+        typer.Option("--state-file", metavar="FILE", help="A state JSON: its title, place and variables."),
+    ] = None,
     output: OutFile = None,
     no_kernel: Annotated[
         bool, typer.Option("--no-kernel", help="Write the cells without running them.")
     ] = False,
 ) -> int:
     """Play a file of actions into a scratch notebook; exit code 1 if a cell raises."""
+    from detent.flows.notebook.commands.libraries import KERNEL, require_libraries
     from detent.flows.notebook.commands.scratch import actions_of, play
     from detent.flows.notebook.settings import notebook_settings
+    from detent.flows.notebook.state.state_json import read_state
 
+    require_libraries(("nbformat",) if no_kernel else KERNEL)
     settings = notebook_settings(options.workspace().settings)
-    notebook, raised = await play(
-        actions_of(actions_file), actions_file.name, settings, execute=not no_kernel
-    )
+    state = None if state_file is None else read_state(_json_file(state_file, "state JSON"))
+    actions = actions_of(actions_file)
+    notebook, raised = await play(actions, actions_file.name, settings, state=state, execute=not no_kernel)
     _written(notebook, output, "pretty")
     return 1 if raised else 0
 
@@ -258,7 +350,7 @@ def show_request(
     from detent.flows.notebook.roles.dialect import RoleDialect
     from detent.flows.notebook.roles.role import ROLES, role_of
     from detent.flows.notebook.state.state_json import read_state, write_state
-    from detent.kernel.errors import ConfigurationError, nearest
+    from detent.kernel.errors import nearest
 
     document = read_state(_json_file(state_file, "state JSON"))
     chosen = role_of(document.fsm.state) if role is None else ROLES.get(role.removeprefix("notebook/"))

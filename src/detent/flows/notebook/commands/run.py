@@ -11,10 +11,14 @@ from detent.cli.options import NewId, Options, takes
 from detent.flows.notebook.kind import KIND
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from detent.cli.workspace import Workspace
     from detent.engine.engine import Engine
     from detent.engine.ports import Tape
+    from detent.flows.notebook.commands.beginning import Request
     from detent.flows.notebook.start import Beginning
+    from detent.kernel.budget import Budget
     from detent.kernel.run import Run
 
 ProblemText = Annotated[
@@ -48,6 +52,30 @@ Trace = Annotated[
     Path | None,
     typer.Option("--trace", metavar="DIR", help="Write states, payloads and a log as the run goes."),
 ]
+Title = Annotated[str, typer.Option("--title", metavar="TEXT", help="The notebook's title.")]
+Profile = Annotated[
+    str | None, typer.Option("--profile", metavar="P", help="compact or full: every step is checked.")
+]
+NoReport = Annotated[bool, typer.Option("--no-report", help="Leave the last stage out.")]
+NoVerify = Annotated[bool, typer.Option("--no-verify", help="Do not execute the finished notebook again.")]
+Mode = Annotated[
+    list[str] | None,
+    typer.Option("--mode", metavar="ROLE=MODE", help="agent or deterministic. May be repeated."),
+]
+Level = Annotated[
+    list[str] | None,
+    typer.Option("--autonomy", metavar="ROLE=LEVEL", help="How far an agent is trusted."),
+]
+MostTransitions = Annotated[
+    int | None,
+    typer.Option("--max-transitions", metavar="N", min=1, help="Transitions that the run may make."),
+]
+Until = Annotated[
+    str | None, typer.Option("--until", metavar="STATE", help="Stop when the run is in this state.")
+]
+Transitions = Annotated[
+    int | None, typer.Option("--transitions", metavar="N", min=1, help="Stop after so many transitions.")
+]
 
 
 @takes("deterministic", "record", "replay", "detach", "budget", "json", "quiet", "project", "log")
@@ -61,28 +89,15 @@ async def run(
     split: SplitBy = None,
     out: Out = None,
     trace: Trace = None,
-    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="The notebook's title.")] = "",
-    profile: Annotated[
-        str | None, typer.Option("--profile", metavar="P", help="compact or full: every step is checked.")
-    ] = None,
-    no_report: Annotated[bool, typer.Option("--no-report", help="Leave the last stage out.")] = False,
-    no_verify: Annotated[
-        bool, typer.Option("--no-verify", help="Do not execute the finished notebook again.")
-    ] = False,
-    mode: Annotated[
-        list[str] | None,
-        typer.Option("--mode", metavar="ROLE=MODE", help="agent or deterministic. May be repeated."),
-    ] = None,
-    autonomy: Annotated[
-        list[str] | None,
-        typer.Option("--autonomy", metavar="ROLE=LEVEL", help="How far an agent is trusted."),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="STATE", help="Stop when the run is in this state.")
-    ] = None,
-    transitions: Annotated[
-        int | None, typer.Option("--transitions", metavar="N", min=1, help="Stop after so many transitions.")
-    ] = None,
+    title: Title = "",
+    profile: Profile = None,
+    no_report: NoReport = False,
+    no_verify: NoVerify = False,
+    mode: Mode = None,
+    autonomy: Level = None,
+    max_transitions: MostTransitions = None,
+    until: Until = None,
+    transitions: Transitions = None,
     id_: NewId = None,
 ) -> int:
     """Solve a problem on a table, and write the notebook that does it.
@@ -90,28 +105,51 @@ async def run(
     Exit code 0: the thresholds are met, or the run stopped as asked; 1: they are not, and the best attempt is
     written; 3: a library or the kernel is missing.
     """
-    from detent.cli.record import exit_code, tape
-    from detent.cli.values import read_step_settings
-    from detent.flows.notebook.commands.beginning import beginning_of
+    from detent.flows.notebook.commands.beginning import Request
 
-    workspace = options.workspace()
-    workspace.settings = workspace.settings.over(
-        read_step_settings(mode, autonomy, example="action_generator", scope=f"{KIND.name}/")
-    )
-    beginning = beginning_of(
-        workspace, problem, problem_file, file or [], target=target, keep=keep or [], split=split,
-        profile=profile, report=not no_report, verify=not no_verify, title=title,
+    request = Request(
+        problem, problem_file, file or (), target, keep or (), split, out, trace, title, profile,
+        not no_report, not no_verify, id_,
     )  # fmt: skip
-    silent = options.json or options.quiet
-    with tape(options, workspace.settings, KIND.flows, json=silent) as recording:
-        code = await _drive(
-            options, workspace, beginning, recording, id_, out, trace, _stop(until, transitions)
-        )
-        return exit_code(recording, code)
+    return await _run(options, request, mode, autonomy, max_transitions, stop_of(until, transitions))
 
 
-def _stop(until: str | None, transitions: int | None) -> dict[str, Any]:
-    """Where the run is to stop, as `Engine.finish` takes it."""
+@takes("deterministic", "budget", "json", "quiet", "project", "log")
+async def start(
+    options: Options,
+    problem: ProblemText = None,
+    problem_file: ProblemFile = None,
+    file: Files = None,
+    target: Target = None,
+    keep: Keep = None,
+    split: SplitBy = None,
+    out: Out = None,
+    trace: Trace = None,
+    title: Title = "",
+    profile: Profile = None,
+    no_report: NoReport = False,
+    no_verify: NoVerify = False,
+    mode: Mode = None,
+    autonomy: Level = None,
+    max_transitions: MostTransitions = None,
+    id_: NewId = None,
+) -> int:
+    """Plan the stages of a notebook, show the plan, and stop; `notebook resume` goes on."""
+    from detent.flows.notebook.commands.beginning import Request
+
+    request = Request(
+        problem, problem_file, file or (), target, keep or (), split, out, trace, title, profile,
+        not no_report, not no_verify, id_,
+    )  # fmt: skip
+    return await _run(options, request, mode, autonomy, max_transitions, stop_of(None, 1), shows_plan=True)
+
+
+def stop_of(until: str | None, transitions: int | None) -> dict[str, Any]:
+    """Where a run is to stop, as `Engine.finish` takes it.
+
+    Raises:
+        ConfigurationError: there is no such state.
+    """
     from detent.flows.notebook.state.names import read_state_name
 
     stop: dict[str, Any] = {}
@@ -122,64 +160,122 @@ def _stop(until: str | None, transitions: int | None) -> dict[str, Any]:
     return stop
 
 
+async def _run(
+    options: Options,
+    request: Request,
+    mode: list[str] | None,
+    autonomy: list[str] | None,
+    max_transitions: int | None,
+    stop: Mapping[str, Any],
+    *,
+    shows_plan: bool = False,
+) -> int:
+    from detent.cli.record import exit_code, tape
+    from detent.cli.values import read_step_settings
+    from detent.flows.notebook.commands.beginning import beginning_of, new_run_id
+    from detent.flows.notebook.commands.libraries import require_libraries
+
+    workspace = options.workspace()
+    workspace.settings = workspace.settings.over(
+        read_step_settings(mode, autonomy, example="action_generator", scope=f"{KIND.name}/")
+    )
+    require_libraries()
+    run_id = new_run_id(request.run_id)
+    beginning = beginning_of(workspace, request, run_id)
+    budget = _budget(options, workspace, max_transitions)
+    silent = options.json or options.quiet
+    with tape(options, workspace.settings, KIND.flows, json=silent) as recording:
+        code = await _drive(
+            options, workspace, beginning, run_id, budget, recording, stop, shows_plan=shows_plan
+        )
+        return exit_code(recording, code)
+
+
+def _budget(options: Options, workspace: Workspace, max_transitions: int | None) -> Budget:
+    """The budget of the run; transitions are steps of the engine."""
+    from dataclasses import replace
+
+    from detent.cli.values import read_budget
+    from detent.flows.notebook.settings import notebook_settings
+    from detent.kernel.budget import Budget
+
+    budget = read_budget(options, workspace.settings) or Budget()
+    most = max_transitions or notebook_settings(workspace.settings).max_transitions
+    return budget if budget.steps is not None and max_transitions is None else replace(budget, steps=most)
+
+
 async def _drive(
     options: Options,
     workspace: Workspace,
     beginning: Beginning,
+    run_id: str,
+    budget: Budget,
     recording: Tape | None,
-    run_id: str | None,
-    out: Path | None,
-    trace: Path | None,
-    stop: dict[str, Any],
+    stop: Mapping[str, Any],
+    *,
+    shows_plan: bool = False,
 ) -> int:
     from detent.cli import unused_agents
     from detent.cli.drive import drive
     from detent.cli.output import clean, paint, say
-    from detent.cli.values import read_budget
-    from detent.flows.notebook.commands.display import DISPLAY
-    from detent.flows.notebook.delivery import deliver
+    from detent.flows.notebook.commands.beginning import read_or_ask
+    from detent.flows.notebook.commands.display import DISPLAY, observing, plan_lines, say_line
     from detent.flows.notebook.flow import NotebookFlow
+    from detent.flows.notebook.run_view import NotebookRun
     from detent.flows.notebook.settings import notebook_settings
-    from detent.flows.notebook.start import prepared, read
-    from detent.flows.notebook.trace import write_trace
+    from detent.flows.notebook.start import prepared
+    from detent.flows.notebook.work_folder import delete_folder
+    from detent.kernel.errors import ConfigurationError, RunNotFound
     from detent.runtime.wiring import engine_for
 
-    reading = read(beginning)
+    silent = options.json or options.quiet or options.detach
+    beginning, reading = read_or_ask(beginning, silent=silent)
     flow = NotebookFlow(notebook_settings(workspace.settings))
     others = [source.flow for name, source in workspace.catalog.all().items() if name != flow.name]
     engine = engine_for(workspace.settings, [flow, *others], tape=recording)
-    started: list[str] = []
     with unused_agents.telling(workspace.command, engine):
         async with engine:
             await unused_agents.check(workspace.settings, engine, [flow], forced=options.deterministic)
+            try:
+                await engine.store.row(run_id)
+            except RunNotFound:
+                pass
+            else:
+                raise ConfigurationError(f"There is a run '{run_id}' already. Choose another --id.")
+            if beginning.work.exists():
+                raise ConfigurationError(f"{beginning.work} is there already. Choose another --id.")
 
             async def begin() -> str:
-                begun = await engine.start(
-                    flow, prepared(beginning, reading), run_id=run_id,
-                    budget=read_budget(options, workspace.settings),
-                    force_deterministic=options.deterministic, drive=not (options.detach or stop),
-                )  # fmt: skip
-                started.append(begun)
-                if not (options.json or options.quiet or options.detach):
-                    say(f"{paint('notebook', bold=True)}  {clean(reading.problem)[:60]}  run {begun}")
+                try:
+                    await engine.start(
+                        flow, prepared(beginning, reading), run_id=run_id, budget=budget,
+                        force_deterministic=options.deterministic, drive=False,
+                    )  # fmt: skip
+                except BaseException:
+                    delete_folder(beginning.work)
+                    raise
+                if not silent:
+                    say(f"{paint('notebook', bold=True)}  {clean(reading.problem)[:60]}  run {run_id}")
                     for line in DISPLAY.reading_lines(reading):
                         say(line)
-                if stop:
-                    await engine.finish(begun, **stop)
-                return begun
+                await observed.begin(run_id)
+                return run_id
 
-            code = await drive(workspace, engine, begin, options, flow=flow.name, kind=DISPLAY, plain=_plain)
-            run = await engine.get(started[0])
-            if not options.detach:
-                written = await deliver(engine.store, run, out)
-                if trace is not None:
-                    await write_trace(engine.store, run.id, trace)
-                if not (options.json or options.quiet):
-                    say(f"  {clean(written)}")
-            return code
+            async with observing(engine, beginning.options.trace, json=options.json) as observed:
+                code = await drive(
+                    workspace, engine, begin, options, flow=flow.name, kind=DISPLAY, plain=plain_result,
+                    say_plain=say_line, **stop,
+                )  # fmt: skip
+            if shows_plan and not silent:
+                for line in plan_lines(NotebookRun((await engine.get(run_id)).data).document):
+                    say(line)
+    if workspace.forgets:
+        delete_folder(beginning.work)
+    return code
 
 
-async def _plain(engine: Engine, run: Run) -> Any:
+async def plain_result(engine: Engine, run: Run) -> Any:
+    """The result of a run as `--json` prints it."""
     from detent.flows.notebook.result import result_of
 
     return result_of(run)

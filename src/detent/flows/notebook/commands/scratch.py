@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,12 @@ from detent.flows.notebook.exports.ipynb import notebook_document
 from detent.flows.notebook.flow import jupyter_kernel
 from detent.flows.notebook.payloads.payload_error import PayloadError
 from detent.flows.notebook.payloads.reading import read_payload
-from detent.flows.notebook.payloads.values import Actions
+from detent.flows.notebook.payloads.values import Action, Actions
 from detent.flows.notebook.roles.generation import KINDS
 from detent.flows.notebook.settings import NotebookSettings
+from detent.flows.notebook.state.document import StateDocument
 from detent.kernel.errors import ConfigurationError
+from detent.kernel.plain import to_plain
 
 
 def actions_of(file: Path) -> Actions:
@@ -36,10 +40,21 @@ def actions_of(file: Path) -> Actions:
 
 
 async def play(
-    actions: Actions, title: str, settings: NotebookSettings, *, execute: bool
+    actions: Actions,
+    title: str,
+    settings: NotebookSettings,
+    *,
+    state: StateDocument | None = None,
+    execute: bool,
 ) -> tuple[dict[str, Any], bool]:
-    """The notebook that actions make, and whether a cell raised."""
+    """The notebook that actions make, and whether a cell raised.
+
+    With a state, its headings stand first, and a cell that assigns its variables that are plain values.
+    """
     cells: list[NotebookCell] = []
+    if state is not None:
+        actions = Actions((*_of_state(state), *actions.actions))
+        title = state.state.notebook.title or title
     raised = False
     with tempfile.TemporaryDirectory(prefix="detent-scratch-") as folder:
         kernel = jupyter_kernel(settings)(Path(folder), 1) if execute else None
@@ -66,3 +81,25 @@ async def play(
                 await kernel.shutdown()
     facts = NotebookFacts(title=title, run_id="scratch", problem="")
     return notebook_document(cells, facts), raised
+
+
+def _of_state(state: StateDocument) -> Iterator[Action]:
+    """The actions that bring a scratch notebook to where a state stands."""
+    if state.state.notebook.title:
+        yield Action("update_title", state.state.notebook.title)
+    if state.stages.current is not None:
+        yield Action("update_section_title", state.stages.current.title)
+    if state.steps.current is not None:
+        yield Action("update_step_title", state.steps.current.title)
+    lines = [
+        f"{name} = {value!r}"
+        for name, value in to_plain(state.variables).items()
+        if name.isidentifier() and not iskeyword(name) and not _described(value)
+    ]
+    if lines:
+        yield Action("add_code", "\n".join(lines))
+
+
+def _described(value: Any) -> bool:
+    """Whether a value may be the description of one that is only in a kernel, such as a table."""
+    return isinstance(value, str) and value.startswith(("DataFrame ", "Series ", "ndarray ", "<"))

@@ -20,6 +20,7 @@ from detent.flows.notebook.domain.catalogue_data import (
 from detent.flows.notebook.domain.metric_words import LOWER_IS_BETTER
 from detent.flows.notebook.domain.probes import primary_metric
 from detent.flows.notebook.domain.problem import ProblemReading
+from detent.flows.notebook.domain.stability import USUAL, Stability
 from detent.flows.notebook.payloads.values import (
     BehaviorPlan,
     Named,
@@ -32,16 +33,14 @@ from detent.kernel.errors import ConfigurationError
 
 Scored = Literal["cv_metrics", "test_performance"]
 
-FEWEST_STABLE_ROWS = 200
-"""Below, the variation over refits measures the sample; it is then reported and not required."""
 JUDGING_STAGES = ("model_implementation_execution", "predictability_validation")
 """The stages that must meet the user's thresholds."""
 
 
-def plan_stages(reading: ProblemReading, *, report: bool = True, stability: float = 0.1) -> StagePlan:
+def plan_stages(reading: ProblemReading, *, report: bool = True, stability: Stability = USUAL) -> StagePlan:
     """T1: the catalogue's stages for a problem, the last one only with `report`.
 
-    `stability` is the variation coefficient from which a model is not stable.
+    `stability` says how much the score may vary.
     """
     stages = [stage for stage in catalogue() if report or not stage.optional]
     return StagePlan(
@@ -54,7 +53,7 @@ def plan_stages(reading: ProblemReading, *, report: bool = True, stability: floa
 
 
 def plan_steps(
-    stage_id: str, reading: ProblemReading, profile: str = "compact", *, stability: float = 0.1
+    stage_id: str, reading: ProblemReading, profile: str = "compact", *, stability: Stability = USUAL
 ) -> StepPlan:
     """T2: the catalogue's steps of a stage.
 
@@ -77,7 +76,7 @@ def arrange(
     reading: ProblemReading,
     profile: str = "compact",
     *,
-    stability: float = 0.1,
+    stability: Stability = USUAL,
 ) -> BehaviorPlan:
     """T3: the next behavior of a step whose `missing` artifacts are not complete.
 
@@ -124,7 +123,7 @@ def closes(step_id: str, profile: str = "compact") -> bool:
 
 
 def closing_criteria(
-    step_id: str, reading: ProblemReading, profile: str = "compact", *, stability: float = 0.1
+    step_id: str, reading: ProblemReading, profile: str = "compact", *, stability: Stability = USUAL
 ) -> tuple[str, ...]:
     """What the closing behavior of a step asserts again: the step's criteria, and at its end the stage's.
 
@@ -138,7 +137,9 @@ def closing_criteria(
     return tuple(dict.fromkeys(criteria))
 
 
-def criteria_of_step(step_id: str, reading: ProblemReading, *, stability: float = 0.1) -> tuple[str, ...]:
+def criteria_of_step(
+    step_id: str, reading: ProblemReading, *, stability: Stability = USUAL
+) -> tuple[str, ...]:
     """The acceptance of a step, thresholds among it.
 
     Raises:
@@ -147,7 +148,9 @@ def criteria_of_step(step_id: str, reading: ProblemReading, *, stability: float 
     return _criteria(_step(step_id).acceptance, reading, stability)
 
 
-def criteria_of_stage(stage_id: str, reading: ProblemReading, *, stability: float = 0.1) -> tuple[str, ...]:
+def criteria_of_stage(
+    stage_id: str, reading: ProblemReading, *, stability: Stability = USUAL
+) -> tuple[str, ...]:
     """The acceptance of a stage, thresholds among it.
 
     Raises:
@@ -223,7 +226,7 @@ def _step(step_id: str) -> CatalogueStep:
     return step
 
 
-def _planned_stage(stage: CatalogueStage, reading: ProblemReading, stability: float) -> PlannedStage:
+def _planned_stage(stage: CatalogueStage, reading: ProblemReading, stability: Stability) -> PlannedStage:
     return PlannedStage(
         id=stage.id,
         title=stage.title,
@@ -235,7 +238,7 @@ def _planned_stage(stage: CatalogueStage, reading: ProblemReading, stability: fl
 
 
 def _planned_step(
-    step: CatalogueStep, reading: ProblemReading, profile: str, stability: float
+    step: CatalogueStep, reading: ProblemReading, profile: str, stability: Stability
 ) -> PlannedStep:
     artifacts = step.artifacts
     if closes(step.id, profile):
@@ -252,7 +255,7 @@ def _planned_step(
 
 
 def _closing(
-    step: CatalogueStep, behavior_id: str, reading: ProblemReading, profile: str, stability: float
+    step: CatalogueStep, behavior_id: str, reading: ProblemReading, profile: str, stability: Stability
 ) -> BehaviorPlan:
     criteria = closing_criteria(step.id, reading, profile, stability=stability)
     return BehaviorPlan(
@@ -271,7 +274,7 @@ def _goal(text: str, artifacts: Iterable[str], criteria: Sequence[str]) -> str:
     return f"{text} Artifacts: {', '.join(artifacts)}. Acceptance: {'; '.join(criteria)}"
 
 
-def _criteria(acceptance: Iterable[str], reading: ProblemReading, stability: float) -> tuple[str, ...]:
+def _criteria(acceptance: Iterable[str], reading: ProblemReading, stability: Stability) -> tuple[str, ...]:
     """Criteria in which what stands for thresholds and settings is written out."""
     criteria: list[str] = []
     for criterion in acceptance:
@@ -281,8 +284,7 @@ def _criteria(acceptance: Iterable[str], reading: ProblemReading, stability: flo
             case "$test_performance":
                 criteria += locked_criteria(reading, "test_performance") or ['test_performance["n"] > 0']
             case "$stability":
-                required = reading.table.rows >= FEWEST_STABLE_ROWS
-                limit = f"< {stability:.12g}" if required else ">= 0"
+                limit = f"< {stability.threshold:.12g}" if stability.is_required(reading) else ">= 0"
                 criteria.append(f'stability_metrics["variation_coefficient"] {limit}')
             case _:
                 criteria.append(criterion)

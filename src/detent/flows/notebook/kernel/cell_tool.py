@@ -14,6 +14,19 @@ KERNEL = "kernel"
 RESULT = "result"
 """Name of the probe that gives the text about a round's results."""
 
+ARGUMENTS: Mapping[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["actions"],
+    "properties": {
+        "actions": {"type": "array", "items": {"type": "object"}},
+        "result": {"type": "string", "default": ""},
+        "repairs": {"type": "array", "items": {"type": "string"}, "default": []},
+        "raw": {"type": "string", "default": ""},
+    },
+}
+"""What a round asks for; where the run stands is supplied by the run."""
+
 Given = Callable[[Any], Mapping[str, Any]]
 Refuses = Callable[[Mapping[str, Any]], Iterable[str]]
 
@@ -58,6 +71,6 @@ def cell_tool(given: Given, refuses: Refuses, timeout: float | None = None) -> T
     """The effect; `given` says where the run stands, `refuses` what agents may not ask for."""
     return Tool(
         ACTIONS, _run_actions, wants_call=True, resource=KERNEL, rebuild=_rebuilt, given=given,
-        refuses=refuses, timeout=timeout,
+        refuses=refuses, timeout=timeout, arguments=ARGUMENTS,
         description="Write text and code cells into the notebook, and execute the code.",
     )  # fmt: skip

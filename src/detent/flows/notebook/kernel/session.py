@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
@@ -29,8 +30,13 @@ OUTPUTS = ".detent/outputs"
 """Folder below the work folder in which outputs wait until the journal has taken them."""
 POSITION = ".detent/position.json"
 """File that says what the kernel holds, so that a later process can tell whether to go on with it."""
+BEGUN = ".detent/begun.json"
+"""File that says which attempt is under way, and which files there were before it."""
 LONGEST_TEXT = 2000
 """Characters of an output that stand in a receipt; the whole is kept beside."""
+TRACEBACK_LINES = 20
+"""Last lines of a traceback that stand in a receipt."""
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 ACTIONS = "notebook.actions"
 """The effect that performs a round."""
 
@@ -81,11 +87,11 @@ class KernelSession:
         """Start a kernel, or take over the one that an earlier process has left at a known place."""
         position = self._read_position()
         connection = position.get("connection")
-        if connection and position.get("open") is None:
-            if await self.kernel.attach(Path(connection)) is not None:
-                self._executed = list(position.get("executed", ()))
-                logger.info("notebook.kernel_attached", cells=len(self._executed))
-                return
+        known = Path(connection) if connection and position.get("open") is None else None
+        if known is not None and await self.kernel.attach(known) is not None:
+            self._executed = list(position.get("executed", ()))
+            logger.info("notebook.kernel_attached", cells=len(self._executed))
+            return
         await self.kernel.start(cwd=self.work, env=dict(os.environ))
         self._executed = []
         self._write_position(None)
@@ -94,14 +100,38 @@ class KernelSession:
         """Have the kernel hold the accepted attempts and what this one has executed so far, nothing else."""
         wanted = [cell for name in (*base, attempt) for cell in self._attempts.get(name, ())]
         ids = [cell.id for cell in wanted]
+        begun = _read(self.work / BEGUN)
         if not self.kernel.is_alive() or ids[: len(self._executed)] != self._executed:
             if self._executed:
                 logger.info("notebook.kernel_restarted", cells=len(ids))
             await self.kernel.restart()
             self._executed = []
-        await self._replay(wanted[len(self._executed) :])
+        if begun and begun["attempt"] not in (attempt, *base):
+            self._remove_written(set(begun["files"]))
+        own = len(self._attempts.get(attempt, ()))
+        shared = wanted[len(self._executed) : len(wanted) - own]
+        await self._replay(shared)
         if attempt != self._attempt:
-            self._attempt, self._files = attempt, self._snapshot()
+            self._begin_attempt(attempt, begun, replayed=bool(shared))
+        await self._replay(wanted[len(self._executed) :])
+
+    def _begin_attempt(self, attempt: str, begun: Mapping[str, Any], *, replayed: bool) -> None:
+        """Note the files that are there before an attempt writes any, also for a process that takes over."""
+        self._attempt, self._files = attempt, self._snapshot()
+        names = list(self._files)
+        if begun and begun["attempt"] == attempt:
+            names = list(begun["files"])
+            if not replayed:  # the kernel was taken over, and the files are as the attempt has left them
+                self._files = {path: (facts[0], facts[1]) for path, facts in begun["files"].items()}
+        file = self.work / BEGUN
+        file.parent.mkdir(parents=True, exist_ok=True)
+        files = {path: self._files.get(path, (-1, -1)) for path in names}
+        _write(file, {"attempt": attempt, "files": files})
+
+    def _remove_written(self, before: set[str]) -> None:
+        """Remove what a dropped attempt has written beside the files that were there before."""
+        for path in self._snapshot().keys() - before:
+            (self.work / path).unlink(missing_ok=True)
 
     async def _replay(self, cells: Sequence[CodeCell], *, again: bool = False) -> None:
         for number, cell in enumerate(cells):
@@ -124,6 +154,15 @@ class KernelSession:
         self._write_position(cell.id)
         result = await self.kernel.execute(cell.code, cell_id=cell.id, timeout=timeout)
         self._executed.append(cell.id)
+        logger.info(
+            "notebook.cell_completed", cell=cell.id, status=result.status, ms=round(result.duration_ms),
+            error=(result.error or "").partition(":")[0] or None,
+        )  # fmt: skip
+        if logger.wants(logger.DEBUG):
+            texts = [text for output in result.outputs if (text := _text_of(asdict(output)))]
+            logger.debug(
+                "notebook.cell_text", cell=cell.id, source=cell.code, output="".join(texts)[:LONGEST_TEXT]
+            )
         if result.status in ("ok", "error", "timeout", "interrupted") and self.kernel.is_alive():
             self._write_position(None)
         return result
@@ -164,6 +203,7 @@ class KernelSession:
             "error": result.error,
             "count": result.execution_count,
             "texts": [text[:LONGEST_TEXT] for text in texts],
+            "traceback": [line for output in outputs for line in _traceback_of(output)][-TRACEBACK_LINES:],
             "outputs": self._put(outputs) if outputs else None,
             "warnings": sum(text.count("Warning:") for text in map(_stderr_of, outputs)),
             "ms": round(result.duration_ms, 1),
@@ -195,6 +235,9 @@ class KernelSession:
         )
         probes = await self.kernel.evaluate(dict(spec.probes), timeout=self.options.cell_timeout)
         written = self._written()
+        for number, text in enumerate(spec.criteria):
+            passed = criteria[str(number)].error is None and criteria[str(number)].truth
+            logger.info("notebook.criterion_measured", criterion=text, passed=passed)
         return {
             "variables": {name: to_plain(asdict(info)) for name, info in found.items()},
             "files": {path: self._file(path, written) for path in paths},
@@ -248,32 +291,42 @@ class KernelSession:
     # -- the position ---------------------------------------------------------------------------------------
 
     def _read_position(self) -> dict[str, Any]:
-        try:
-            position = json.loads((self.work / POSITION).read_text())
-        except (OSError, ValueError):
-            return {}
-        return position if isinstance(position, dict) else {}
+        return _read(self.work / POSITION)
 
     def _write_position(self, under_way: str | None) -> None:
         """Say what the kernel holds. With a cell under way it is in doubt, and never taken over."""
         file = self.work / POSITION
         file.parent.mkdir(parents=True, exist_ok=True)
         connection = self.kernel.connection
-        part = file.with_suffix(".part")
-        part.write_text(
-            json.dumps({
-                "connection": None if connection is None else str(connection),
-                "executed": self._executed,
-                "open": under_way,
-            })
-        )  # fmt: skip
-        part.replace(file)
+        _write(file, {
+            "connection": None if connection is None else str(connection),
+            "executed": self._executed,
+            "open": under_way,
+        })  # fmt: skip
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _write(file: Path, value: Mapping[str, Any]) -> None:
+    part = file.with_suffix(".part")
+    part.write_text(json.dumps(value), encoding="utf-8")
+    part.replace(file)
 
 
 def _text_of(output: Mapping[str, Any]) -> str:
     if output["output_type"] == "error":
         return f"{output.get('ename')}: {output.get('evalue')}"
     return str(output.get("text") or "")
+
+
+def _traceback_of(output: Mapping[str, Any]) -> list[str]:
+    return COLOURS.sub("", "\n".join(output.get("traceback") or ())).splitlines()
 
 
 def _stderr_of(output: Mapping[str, Any]) -> str:

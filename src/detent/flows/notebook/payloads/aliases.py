@@ -32,8 +32,12 @@ STATE_ALIASES: Mapping[str, str] = {"WORKFLOW_COMPLETED": "WORKFLOW_COMPLETE"}
 
 _PREFIX = "STATE_"
 _SEPARATORS = re.compile(r"[\s-]+")
-_UNDERSCORED = re.compile(r"(?:update|add)_[a-z0-9_]+")
-"""Tags of actions, which have hyphens where models like to write underscores."""
+_HYPHENATED = (
+    "update-project-title", "update-section-title", "update-step-title", "add-section", "add-text",
+    "add-code2run",
+)  # fmt: skip
+_UNDERSCORED = {tag.replace("-", "_"): tag for tag in _HYPHENATED}
+"""Tags of actions as models like to write them."""
 
 
 def state_name(text: str) -> str | None:
@@ -64,7 +68,7 @@ def decision_name(text: str) -> str:
 def tag_name(tag: str) -> str:
     """The canonical form of a tag or attribute name."""
     tag = tag.replace("behaviour", "behavior")
-    return tag.replace("_", "-") if _UNDERSCORED.fullmatch(tag) else tag
+    return _UNDERSCORED.get(tag, tag)
 
 
 def _upper(text: str) -> str:

@@ -223,6 +223,7 @@ def _stage_reflection(reflection: StageReflection, findings: Findings) -> StageR
         findings.refuse_part(VALUE, "a percentage is between 0 and 100", "percentage")
     _pcs(reflection.pcs_check, "pcs_check", findings)
     for index, gap in enumerate(reflection.variables.gaps):
+        _filled(gap.needed_for, "needed_for", f"variables.gaps[{index}]", findings)
         _filled(gap.how_to_obtain, "how_to_obtain", f"variables.gaps[{index}]", findings)
     if not reflection.reasoning:
         findings.flag("empty: reasoning")

@@ -85,10 +85,10 @@ def closing_of_text(
 
 
 def closing_of_code(text: str, start: int, root: str, vocabulary: Vocabulary) -> CodeEnd:
-    """The first closing tag, followed by a known tag or the end, before which the code is Python.
+    """The first closing tag before which the code is Python.
 
-    Python has no place for such a tag outside of strings and comments: code that ends within a string does
-    not parse, and a comment is only believed to be over where nothing else can have been meant.
+    Python has no place for such a tag outside of strings and comments. Code that ends within a string does
+    not parse; a comment is only believed to be over where nothing else can have been meant.
     """
     first: str | None = None
     rules: set[str] = set()
@@ -97,15 +97,12 @@ def closing_of_code(text: str, start: int, root: str, vocabulary: Vocabulary) ->
         name = tag_name(match[2])
         if not match[1] or match[3] is None or not (name == CODE or near(name, CODE)):
             continue
-        if not vocabulary.follower.match(text, match.end()):
-            rules.add("R5")
-            continue
         tried, parsed = tried + 1, parsed + match.start() - start
         if tried > MOST_TRIED or parsed > MOST_PARSED:
             break
         code, rule = code_of(text[start : match.start()])
         found = syntax_problem(code)
-        if found is None and (not ends_in_comment(code) or _is_clear(text, match.end(), root)):
+        if found is None and (not ends_in_comment(code) or _is_clear(text, match.end(), root, vocabulary)):
             if name != CODE:
                 rules.add("R6")
             if rule is not None:
@@ -116,8 +113,10 @@ def closing_of_code(text: str, start: int, root: str, vocabulary: Vocabulary) ->
     return CodeEnd(None, problem=first)
 
 
-def _is_clear(text: str, position: int, root: str) -> bool:
+def _is_clear(text: str, position: int, root: str, vocabulary: Vocabulary) -> bool:
     """Whether what follows a comment that ends at a closing tag cannot be the rest of that comment's code."""
+    if not vocabulary.follower.match(text, position):
+        return False
     after = next((match for match in _tags(text, position) if tag_name(match[2]) == CODE), None)
     if after is not None and after[1]:
         return False

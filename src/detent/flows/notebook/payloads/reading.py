@@ -201,5 +201,7 @@ def _result(value: Payload, findings: Findings, known: Known, subject: str) -> R
     value = checked(value, findings, known)
     if findings.problems:
         raise PayloadError(subject, findings.problems)
+    if "R7" in findings.rules:
+        findings.flag("recovered: the text was cut off")
     rules = tuple(sorted(findings.rules, key=lambda rule: int(rule[1:])))
     return ReadPayload(value, rules, tuple(findings.flags), findings.details)

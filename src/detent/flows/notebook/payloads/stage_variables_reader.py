@@ -102,7 +102,7 @@ def _gap(part: Part, long: bool) -> Gap:
         needed = _said(part, "needed_for") or _said(part, "required_by")
         how = part.first("how_to_obtain", "resolution", "resolution_strategy", required=False).body
     else:
-        needed = (part.attribute("needed_for", required=True) or "").strip()
+        needed = (part.attribute("needed_for") or "").strip()
         how = part.one("how_to_obtain").body
     urgency: Any = part.chosen_attribute("urgency", URGENCY)
     return Gap(_name(part), needed, urgency, how)

@@ -51,9 +51,14 @@ def all_scores(model, X, y):
     return scores_of(y, model.predict(X), chances)
 
 
-def primary_score(model, X, y):
-    """The primary metric, turned so that more is better."""
-    return (1 if HIGHER_IS_BETTER else -1) * all_scores(model, X, y)[PRIMARY]
+def worth(score):
+    """A score turned so that more is better; errors by their logarithm, so that no hard fold decides alone."""
+    return score if HIGHER_IS_BETTER else -np.log(np.maximum(score, 1e-300))
+
+
+def primary_worth(model, X, y):
+    """What a fitted model's primary metric on rows is worth."""
+    return worth(all_scores(model, X, y)[PRIMARY])
 '''
 
 SIZES = r'''
@@ -90,8 +95,8 @@ def forest_shape(rows):
     measured = len(kinds["numbers"]) + 3 * len(kinds["dates"]) + 100 * len(kinds["texts"])
     # An encoded level can be split at one place, a measured number at many.
     columns = 0.1 * encoded_columns + 0.9 * min(measured, encoded_columns)
-    trees = 6e7 / (drawn * np.log2(max(drawn, 2)) * tried_share() * columns)
-    most = 150 if len(X_train) >= 100 else 50
+    trees = 4e7 / (drawn * np.log2(max(drawn, 2)) * tried_share() * columns)
+    most = 100 if len(X_train) >= 100 else 50
     return {
         "n_estimators": int(np.clip(trees, 40, most)),
         "max_samples": drawn / rows if drawn < rows else None,
@@ -117,15 +122,12 @@ def cross_validated(model, X, y):
     return pd.DataFrame({name[5:]: scores for name, scores in result.items() if name.startswith("test_")})
 
 
-def primary_mean(folds):
-    """The folds' mean of the primary metric; the worst there is, if a fold could not be scored."""
-    mean = folds[PRIMARY].mean(skipna=False)
-    return float(mean) if np.isfinite(mean) else (-np.inf if HIGHER_IS_BETTER else np.inf)
-
-
 def best_names(folds, count=1):
-    """The names of the best by their folds, the best first."""
-    return sorted(folds, key=lambda name: primary_mean(folds[name]), reverse=HIGHER_IS_BETTER)[:count]
+    """The names of the best, the best first; one that a fold could not score comes last."""
+    value = {name: worth(table[PRIMARY].to_numpy()).mean() for name, table in folds.items()}
+    return sorted(folds, key=lambda name: value[name] if np.isfinite(value[name]) else -np.inf, reverse=True)[
+        :count
+    ]
 
 
 def meets(limit, scores, baseline):

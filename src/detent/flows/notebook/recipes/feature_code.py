@@ -28,6 +28,7 @@ def build_features(X, interactions=False, imputing="median", scaler=StandardScal
     Only public classes and functions are used, so that the saved model loads without this notebook.
     """
     kinds, parts = columns_by_kind(X), []
+    as_numbers = FunctionTransformer(methodcaller("astype", "float64"))
     impute = dict(strategy=imputing, add_indicator=True, keep_empty_features=True)
     # Levels that are rare in the training rows are grouped; a level never seen counts as rare, or as none.
     encode = OneHotEncoder(
@@ -37,12 +38,13 @@ def build_features(X, interactions=False, imputing="median", scaler=StandardScal
         sparse_output=False,
     )
     if kinds["numbers"]:
-        parts.append(("numbers", make_pipeline(SimpleImputer(**impute), scaler()), kinds["numbers"]))
+        parts.append(("numbers", make_pipeline(as_numbers, SimpleImputer(**impute), scaler()), kinds["numbers"]))
         if interactions:
             parts.append(
                 (
                     "interactions",
                     make_pipeline(
+                        as_numbers,
                         SimpleImputer(strategy=imputing, keep_empty_features=True),
                         scaler(),
                         SelectKBest(UNIVARIATE_SCORE, k=min(3, len(kinds["numbers"]))),
@@ -53,7 +55,7 @@ def build_features(X, interactions=False, imputing="median", scaler=StandardScal
             )
     if kinds["codes"]:
         common = SimpleImputer(strategy="most_frequent", keep_empty_features=True)
-        parts.append(("codes", make_pipeline(common, encode), kinds["codes"]))
+        parts.append(("codes", make_pipeline(as_numbers, common, encode), kinds["codes"]))
     if kinds["categories"]:
         parts.append(
             (

@@ -42,6 +42,20 @@ def one_to_one(x, y):
     return table.idxmax(axis=1).is_unique and at_its_class.min() > 0.999
 
 
+def on_a_scale(values):
+    """A column as numbers: dates as moments, texts by the number in them if all have one; else None."""
+    if pd.api.types.is_datetime64_any_dtype(values):
+        return values.astype("int64").astype(float)
+    if pd.api.types.is_numeric_dtype(values):
+        return values.astype(float)
+    written = values.astype(str).str.replace(r"(?<=\d)['’, ](?=\d)", "", regex=True)
+    numbers = written.str.extract(r"^\s*(-?)\D*?(-?)(\d+(?:\.\d+)?|\.\d+)(?!\w)")
+    if numbers[2].isna().any():
+        return None
+    signs = (numbers[0] + numbers[1]).str.contains("-").map({True: -1.0, False: 1.0})
+    return numbers[2].astype(float) * signs
+
+
 def columns_that_explain(X, y):
     """Columns that tell the target on their own, each with how well."""
     some = X.index[:: max(1, len(X) // 20000)]
@@ -53,16 +67,17 @@ def columns_that_explain(X, y):
             continue
         if IS_CLASSIFICATION and one_to_one(known, labels):
             found[column] = "its values map one to one onto the classes"
-        elif pd.api.types.is_datetime64_any_dtype(known) or pd.api.types.is_numeric_dtype(known):
-            numbers = (
-                known.astype("int64") if pd.api.types.is_datetime64_any_dtype(known) else known.astype(float)
-            )
-            if IS_CLASSIFICATION and separates(numbers, labels):
+            continue
+        numbers = on_a_scale(known)
+        if numbers is None or numbers.nunique() < 2 or labels.nunique() < 2:
+            continue
+        if IS_CLASSIFICATION:
+            if separates(numbers, labels):
                 found[column] = "it separates the classes alone (AUC > 0.999)"
-            elif not IS_CLASSIFICATION and labels.nunique() > 1:
-                whole, usual = monotone_fit(numbers, labels.astype(float))
-                if whole > 0.99 and usual > 0.9:
-                    found[column] = f"a monotone curve of it alone gives the target (R² {whole:.4f})"
+        else:
+            whole, usual = monotone_fit(numbers, labels.astype(float))
+            if whole > 0.99 and usual > 0.9:
+                found[column] = f"a monotone curve of it alone gives the target (R² {whole:.4f})"
     return found
 '''
 
@@ -102,11 +117,10 @@ def fewest_that_add_up(X, y):
     for best in np.argsort(-explained)[:10]:
         pair = [table.columns[first[best]], table.columns[second[best]]]
         known = X[pair].notna().all(axis=1).to_numpy()
-        if (
-            known.sum() >= max(20, 0.5 * len(X))
-            and linear_share(X.loc[known, pair].to_numpy(), y[known]) > 0.9999
-        ):
-            return pair
+        if known.sum() >= max(20, 0.5 * len(X)):
+            for columns in ([pair[0]], [pair[1]], pair):  # one of them may do
+                if linear_share(X.loc[known, columns].to_numpy(), y[known]) > 0.9999:
+                    return columns
     if table.shape[1] <= min(300, len(table) / 3):
         chosen = list(table.columns)
     else:  # More columns than rows or patience can bear: collect those that explain most of what is left.
@@ -144,7 +158,7 @@ def fewest_that_part(X, y):
         ranked = (
             table.columns[np.argsort(-f_classif(table, y)[0], kind="stable")[:50]] if wide else table.columns
         )
-        if cross_val_score(line, table[ranked], y, cv=folds).mean() < 0.99:
+        if cross_val_score(line, table[ranked], y, cv=folds).mean() < 0.985:
             return []
         weight = np.abs(line.fit(table[ranked], y).coef_).max(axis=0)
         heaviest = ranked[np.argsort(-weight, kind="stable")[:8]]
@@ -152,7 +166,7 @@ def fewest_that_part(X, y):
             for chosen in combinations(heaviest, size):
                 columns = list(chosen)
                 if line.fit(table[columns], y).score(table[columns], y) == 1.0:
-                    if cross_val_score(line, table[columns], y, cv=folds).mean() >= 0.99:
+                    if cross_val_score(line, table[columns], y, cv=folds).mean() >= 0.985:
                         return columns
     return []
 
@@ -167,7 +181,7 @@ def columns_that_combine(X, y):
         for label in sorted(sizes.index[sizes >= 5])[:20]:
             chosen = fewest_that_add_up(table, (labels == label).to_numpy(dtype=float))
             if chosen:
-                return chosen, f"a weighted sum tells whether a row is {label!r}"
+                return chosen, f"a weighted sum tells whether a row is {str(label)!r}"
         return fewest_that_part(table, labels), "a straight line through them parts the classes"
     values = labels.to_numpy(dtype=float)
     chosen = fewest_that_add_up(table, values)

@@ -59,6 +59,7 @@ from sklearn.metrics import r2_score, roc_auc_score
 from sklearn.model_selection import (
     GroupShuffleSplit,
     KFold,
+    StratifiedGroupKFold,
     StratifiedKFold,
     TimeSeriesSplit,
     cross_val_score,
@@ -76,6 +77,12 @@ split = evaluation_framework["split"]
 """
 
 _TAKE_OUT = r'''
+def reason_of(name, together, how):
+    """Why a column of a combination is left out."""
+    others = ", ".join(repr(other) for other in together if other != name)
+    return f"together with {others}: {how}" if others else how
+
+
 def take_out_leaks(X, y):
     """Columns to take out with the reason of each, those that stay at the user's wish, and what cannot go."""
     removed, kept = {}, {}
@@ -86,11 +93,7 @@ def take_out_leaks(X, y):
         if not found:
             others = X.drop(columns=[name for name in kept if name in X])
             together, how = <<COMBINE>>
-            found = {
-                name: f"together with {', '.join(repr(other) for other in together if other != name)}: {how}"
-                for name in together
-                if name not in KEEP
-            }
+            found = {name: reason_of(name, together, how) for name in together if name not in KEEP}
             if together and not found:
                 kept.update(dict.fromkeys(together, how))
                 continue
@@ -323,7 +326,7 @@ _CANDIDATE_RESULT = r"""
         ]
     )
     + f"\n\n**{best_names(candidate_folds)[0]}** is ahead with {PRIMARY} "
-    f"{short(primary_mean(candidate_folds[best_names(candidate_folds)[0]]))}; the baseline, which knows no feature, has "
+    f"{short(candidate_folds[best_names(candidate_folds)[0]][PRIMARY].mean())}; the baseline, which knows no feature, has "
     f"{short(baseline_metrics[PRIMARY])}."
     + (
         f" The models were compared on {len(X_study):,} of the {len(X_train):,} training rows, drawn at random."

@@ -43,15 +43,16 @@ def _needed(shared: str, body: str) -> str:
 
 
 def _is_constant(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Assign)
+    return isinstance(statement, ast.Assign | ast.AugAssign)
 
 
 def _names_bound(statement: ast.stmt) -> set[str]:
-    if isinstance(statement, ast.FunctionDef):
-        return {statement.name}
-    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)} & {
-        target.id for target in getattr(statement, "targets", []) if isinstance(target, ast.Name)
-    }
+    match statement:
+        case ast.FunctionDef(name=name) | ast.AugAssign(target=ast.Name(id=name)):
+            return {name}
+        case ast.Assign(targets=targets):
+            return {target.id for target in targets if isinstance(target, ast.Name)}
+    return set()
 
 
 def _names_read(tree: ast.AST) -> set[str]:

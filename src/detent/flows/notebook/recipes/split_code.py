@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 SPLIT = r'''
-COARSE = "too few distinct ones to keep equal rows together"
+COARSE = "of which too few are distinct to keep equal ones together"
 
 
 def in_strata(labels, least=2):
@@ -20,27 +20,31 @@ def row_identity(columns):
 
 
 def rows_that_belong_together(columns):
-    """Number the units of rows of which no part may be held out alone, and say why they are units."""
+    """Number the units of rows of which no part may be held out alone, and say what they are."""
+    single = pd.Series(np.arange(len(df_typed)), index=df_typed.index)
+    if split["kind"] == "time":
+        return single, "single rows"
     if split["kind"] == "group":
-        groups = df_typed[split["column"]]
+        codes = pd.Series(pd.factorize(df_typed[split["column"]])[0], index=df_typed.index)
         # A row that names no group is a group of its own.
-        codes = pd.Series(pd.factorize(groups)[0], index=groups.index)
-        alone = codes == -1
-        return codes.where(~alone, codes.max() + alone.cumsum()), f"rows of one {split['column']}"
-    equal = row_identity([*columns, target_column])
-    units = pd.Series(pd.factorize(equal)[0], index=df_typed.index)
-    if split["kind"] == "time" or units.is_unique:
-        return pd.Series(range(len(df_typed)), index=df_typed.index), "single rows"
+        return codes.where(codes >= 0, codes.max() + 1 + single), f"rows of one {split['column']}"
+    equal = pd.Series(pd.factorize(row_identity([*columns, target_column]))[0], index=df_typed.index)
+    if equal.is_unique:
+        return single, "single rows"
+    if equal.nunique() < 20 or equal.value_counts().iloc[0] > 0.4 * len(equal):
+        return single, f"single rows, {COARSE}"
     if IS_CLASSIFICATION:
-        # Where rows with the same features often differ in their class, the table is coarse. Parting them by class
-        # would show the model the wrong answer for each held-out row, so rows with the same features stay together.
+        # Where rows with the same features often differ in their class, the table is coarse. Parting them by their
+        # class would show the model the wrong answer for each held-out row, so all of them stay together.
         alike = pd.Series(pd.factorize(row_identity(columns))[0], index=df_typed.index)
         contested = df_typed[target_column].groupby(alike).transform("nunique") > 1
-        if contested.mean() > 0.1:
-            if alike.nunique() >= 20 and alike.value_counts().iloc[0] <= 0.4 * len(alike):
-                return alike, "rows with the same features"
-            return pd.Series(range(len(df_typed)), index=df_typed.index), f"single rows ({COARSE})"
-    return units, "equal rows"
+        if (
+            contested.mean() > 0.1
+            and alike.nunique() >= 10
+            and alike.value_counts().iloc[0] <= 0.4 * len(alike)
+        ):
+            return alike, "rows with the same features"
+    return equal, "equal rows"
 
 
 def draw_units(units, strata, share, seed):
@@ -110,6 +114,9 @@ def folds_of(labels, parts):
             n_splits=parts, test_size=max(evaluation_framework["test_size"], 0.3), random_state=RANDOM_STATE
         )
         pairs = list(chooser.split(positions, groups=together))
+    elif len(np.unique(together)) < len(together) <= 20_000:
+        dealer = StratifiedGroupKFold(parts, shuffle=True, random_state=RANDOM_STATE)
+        pairs = list(dealer.split(positions, strata, together))
     elif len(np.unique(together)) < len(together):
         part = deal_into_parts(together, strata, parts)
         pairs = [(positions[part != number], positions[part == number]) for number in range(parts)]

@@ -1,8 +1,8 @@
 """What is refused of an agent's payload in this run, and what its role's validator asks at collaborator.
 
 Refused at every level: names that nothing defines, plans that cannot be carried out, code that the policy
-forbids, figures that no output has shown, thresholds that were loosened. The validators ask whether a payload is
-right as far as that can be told before its work is judged.
+forbids, figures that no output has shown, thresholds that were loosened. The validators ask whether a payload
+is right as far as that can be told before its work is judged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from detent.flows.notebook.measuring.criteria import CriterionRefused, parse_cri
 from detent.flows.notebook.measuring.expressions import assigned_names
 from detent.flows.notebook.measuring.figures import unsupported_figures
 from detent.flows.notebook.payloads.values import (
-    Action,
     Actions,
     BehaviorPlan,
     BehaviorReflection,
@@ -92,7 +91,9 @@ class RoleChecks:
             case "T4":
                 known |= {
                     "sources": [cell.source for cell in run.live if cell.is_code],
-                    "texts": [*outputs.values(), run.reading.problem, *map(str, run.document.variables.values())],
+                    "texts": [
+                        *outputs.values(), run.reading.problem, *map(str, run.document.variables.values())
+                    ],
                     "outputs": list(run.behavior.outputs or ()),
                     "inputs": list(run.behavior.inputs or ()),
                     "holdout": run.step.step_id == EVALUATION or _is_later(run),
@@ -290,16 +291,17 @@ def _mentions(text: str, threshold: str) -> bool:
 
 
 def _messages(run: NotebookRun, role: Role) -> list[str]:
-    """Communications for the agent of the current behavior."""
+    """Communications for the agent of the current behavior since its behavior before this one."""
     behavior = run.document.behaviors.current
     if role.kind != "T4" or behavior is None:
         return []
-    return [
-        str(message["text"])
-        for line in run.values.get(LOG, ())
-        for message in line.get("messages", ())
-        if message["to"] == (behavior.agent or "").lower()
-    ]
+    agent = (behavior.agent or "").lower()
+    messages: list[str] = []
+    for line in run.values.get(LOG, ()):
+        if line.get("agent") == agent and line.get("behavior") != behavior.behavior_id:
+            messages.clear()  # it was shown them then
+        messages += [str(message["text"]) for message in line.get("messages", ()) if message["to"] == agent]
+    return messages
 
 
 def _is_later(run: NotebookRun) -> bool:
@@ -313,12 +315,3 @@ def _texts(raw: bytes | None) -> str:
         return ""
     outputs = json.loads(raw)
     return "\n".join(str(output.get("text") or output.get("evalue") or "") for output in outputs)
-
-
-def communications(actions: Iterable[Action]) -> list[dict[str, str]]:
-    """Messages of a round to other agents."""
-    return [
-        {"to": action.to, "text": action.text}
-        for action in actions
-        if action.kind == "communicate" and action.to is not None
-    ]

@@ -46,6 +46,9 @@ REQUEST = "request"
 FACTS = "facts"
 """Key of a role's inputs: what its checks know and an agent is not shown."""
 
+IDLE = "actions: there is no code, so nothing can be produced"
+"""The problem of a first round without code."""
+
 
 class RoleDialect(Dialect):
     """A role's payload as its answer."""
@@ -115,6 +118,8 @@ class RoleDialect(Dialect):
         read = self._payload(plan, answer, inputs, acts, cut=cut)
         assert isinstance(read.value, Actions)
         if not read.value.has_code:
+            if not acts:
+                raise OutputSchemaValidationError(plan.step.name, self.kind, [IDLE])
             return None
         args: dict[str, Any] = {"actions": to_plain(read.value)["actions"]}
         if read.repairs:
@@ -122,7 +127,9 @@ class RoleDialect(Dialect):
         return [ToolCall("", ACTIONS, args)]
 
     def answered(self, plan: Plan, acts: Sequence[Act], results: Sequence[str]) -> str:
-        """The outputs of the round, and how to go on."""
+        """The outputs of the round, and how to go on; of a round that was not performed, the reasons."""
+        if not any(act.happened for act in acts):
+            return "\n\n".join(["Your actions were not carried out:", *results])
         texts = [
             text for act in acts if act.happened for cell in act.receipt["cells"] for text in cell["texts"]
         ]
@@ -146,9 +153,7 @@ class RoleDialect(Dialect):
         else:
             read = self._payload(plan, answer, inputs, acts)
             if isinstance(read.value, Actions) and not acts:
-                raise OutputSchemaValidationError(
-                    plan.step.name, self.kind, ["actions: there is no code, so nothing can be produced"]
-                )
+                raise OutputSchemaValidationError(plan.step.name, self.kind, [IDLE])
             raw = answer if isinstance(answer, str) else ""
             plain = RoleAnswer.read(read, raw).to_plain()
         return Proposal(plain, plain=plain, given=plain)

@@ -60,7 +60,6 @@ from detent.flows.notebook.verification import check_of
 
 HOLDERS = ("cv_metrics", "test_performance")
 """Variables on whose figures the user's thresholds are judged."""
-TRACEBACK_LINES = 20
 
 
 def facts_now(ctx: StepContext, **more: Any) -> Facts:
@@ -179,7 +178,7 @@ class MeasuredFacts:
                     run.step.step_id,
                     run.reading,
                     run.options.profile,
-                    stability=self._settings.stability_threshold,
+                    stability=self._settings.stability,
                 )
             )
         return list(dict.fromkeys(criterion.text for criterion in self._of_stage(run)))
@@ -229,9 +228,16 @@ class MeasuredFacts:
 
     def _stage_verdict(self, run: NotebookRun, attempt: Sequence[Cell]) -> Verdict:
         stage = [cell for cell in run.live if cell.stage == run.stage.stage_id]
-        return self._verdict(
-            run, list(run.stage.verified_artifacts or ()), self._of_stage(run), [*stage, *attempt]
-        )
+        # A threshold on scores that a later step will produce is not missed yet.
+        due = [criterion for criterion in self._of_stage(run) if self._is_due(run, criterion)]
+        return self._verdict(run, list(run.stage.verified_artifacts or ()), due, [*stage, *attempt])
+
+    def _is_due(self, run: NotebookRun, criterion: Criterion) -> bool:
+        if criterion.tree not in {locked.tree for locked in self._locked(run, HOLDERS)}:
+            return True
+        holder = next(name for name in HOLDERS if criterion.mentions(name))
+        judged = run.state.ledger.locked
+        return holder in (run.measured.get("probes") or {}) or criterion.text in judged
 
     def _verdict(
         self, run: NotebookRun, names: Sequence[str], criteria: Sequence[Criterion], cells: Sequence[Cell]
@@ -295,7 +301,7 @@ class MeasuredFacts:
         return ExecutionQuality(
             "failed" if len(failed) == len(codes) else "partial",
             tuple(cell.error or cell.status or "" for cell in failed), lines,
-            tuple(run.measured.get("traceback", ()))[-TRACEBACK_LINES:],
+            tuple(run.measured.get("traceback", ())),
         )  # fmt: skip
 
     def behavior_reflection(self, run: NotebookRun, facts: Facts, decision: Decision) -> BehaviorReflection:
@@ -395,11 +401,12 @@ class MeasuredFacts:
     def attempt_line(self, run: NotebookRun, facts: Facts) -> dict[str, Any]:
         """How an attempt ended, and its rank among those of its behavior."""
         complete = len(facts.behavior.produced)
+        there = sum(artifact.status != "missing" for artifact in facts.behavior.artifacts)
         passed = len(facts.behavior.criteria) - len(facts.behavior.failed)
         return {
             "attempt": run.attempt, "behavior": run.behavior.behavior_id, "iteration": run.iteration,
             "raised": facts.raised, "complete": complete, "passed": passed,
-            "criteria": len(facts.behavior.criteria), "rank": [not facts.raised, complete, passed],
+            "criteria": len(facts.behavior.criteria), "rank": [not facts.raised, there, complete, passed],
         }  # fmt: skip
 
     @staticmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,24 +84,25 @@ class Generation:
         acts = [act for act in await ctx.acts() if act.effect.tool == ACTIONS and act.happened]
         cells: list[Cell] = []
         log: list[dict[str, Any]] = []
-        texts: list[str] = []
+        texts: list[tuple[str, ...]] = []
+        traceback: list[str] = []
         raised = died = False
         measured: Mapping[str, Any] = {}
         for number, act in enumerate(acts, 1):
             cells += _cells_of(ctx, run, act, number)
             receipt = act.receipt
-            texts += [text for cell in receipt["cells"] for text in cell["texts"]]
+            texts += [tuple(cell["texts"]) for cell in receipt["cells"]]
             raised, died = raised or receipt["raised"], died or receipt["died"]
             measured = receipt["measured"] or measured
-            log.append(_log_of(ctx, act))
+            traceback = [line for cell in receipt["cells"] for line in cell["traceback"]] or traceback
+            log.append(_log_of(ctx, run, act))
         if not raised:
             cells += _text_cells(run, closing, len(acts) + 1, "agent" if _by_agent(acts) else "deterministic")
         if closing.actions:
-            log.append(logged(ctx, "action_generator", answer, event="COMPLETE_ACTION"))
+            log.append(_line(ctx, run, answer))
         decision = Decision.of("4", run.document.fsm.state)
         facts = facts_now(
             ctx, outputs=tuple(texts), variables=variables_of(measured, artifacts_to_measure(run)),
-            notebook=_summary(run, cells),
         )  # fmt: skip
         nothing = not acts
         digest = ((measured.get("probes") or {}).get("raw_dataset") or {}).get("value")
@@ -111,12 +112,14 @@ class Generation:
             set={**known, MEASURED: {
                 **measured, "raised": raised or nothing, "died": died, "rounds": len(acts),
                 "errors": [cell.error for cell in cells if cell.error],
+                "traceback": traceback,
                 "warnings": sum(
                     cell["warnings"] for act in acts for cell in act.receipt["cells"]
                 ),
                 "by": "agent" if _by_agent(acts) else "handler",
                 "why": "there is no recipe for this step" if nothing else "",
             }},
+            last_output=next(("".join(shown) for shown in reversed(texts) if shown), None),
             reason=f"{len(cells)} cells{', one raised' if raised else ''}",
         )  # fmt: skip
 
@@ -126,7 +129,7 @@ def _by_agent(acts: Sequence[Act]) -> bool:
 
 
 def _cells_of(ctx: StepContext, run: NotebookRun, act: Act, number: int) -> list[Cell]:
-    """The cells that a round has written: nothing behind a cell that raised, no text that nobody could know."""
+    """The cells that a round has written: none behind a cell that raised, no text about unseen output."""
     actions = journaled_actions(act.effect.args["actions"])
     written, _ = written_actions(actions.actions)
     results = {cell["at"]: cell for cell in act.receipt["cells"]}
@@ -180,24 +183,29 @@ def _kept_outputs(ctx: StepContext, work: Path, name: str | None) -> Mapping[str
         }]))  # fmt: skip
 
 
-def _log_of(ctx: StepContext, act: Act) -> dict[str, Any]:
+def _log_of(ctx: StepContext, run: NotebookRun, act: Act) -> dict[str, Any]:
     """The log line of a round: its payload, and how an agent's was read."""
     args = act.effect.args
     answer = RoleAnswer(
         journaled_actions(args["actions"]), args.get("repairs", ()), (), str(args.get("raw", ""))
     )
-    return logged(ctx, "action_generator", answer, event="COMPLETE_ACTION", round=args["round"])
+    return _line(ctx, run, answer, round=args["round"])
 
 
-def _summary(run: NotebookRun, cells: Sequence[Cell]) -> Any:
-    """The notebook's summary with the cells of this attempt."""
-    summary = run.document.state.notebook
-    added = [cell for cell in cells if cell.kind not in ("title", "stage", "step")]
-    if not added:
-        return summary
-    return summary.model_copy(
-        update={
-            "cell_count": summary.cell_count + len(added),
-            "last_cell_type": "code" if added[-1].is_code else "markdown",
-        }
-    )
+def _line(ctx: StepContext, run: NotebookRun, answer: RoleAnswer, **more: Any) -> dict[str, Any]:
+    """A line of the log about actions, with the messages that they hold for other agents."""
+    assert isinstance(answer.payload, Actions)
+    behavior = run.behavior
+    more |= {"behavior": behavior.behavior_id, "agent": (behavior.agent or "").lower()}
+    if messages := communications(answer.payload.actions):
+        more["messages"] = messages
+    return logged(ctx, "action_generator", answer, event="COMPLETE_ACTION", **more)
+
+
+def communications(actions: Iterable[Action]) -> list[dict[str, str]]:
+    """Messages of a round to other agents."""
+    return [
+        {"to": action.to, "text": action.text}
+        for action in actions
+        if action.kind == "communicate" and action.to is not None
+    ]

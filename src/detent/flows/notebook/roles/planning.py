@@ -14,6 +14,7 @@ from detent.flows.notebook.roles.facts import facts_now, produced_now
 from detent.flows.notebook.roles.move import headings, logged, moved
 from detent.flows.notebook.roles.reflection import Reflection
 from detent.flows.notebook.run_view import PENDING, NotebookRun
+from detent.flows.notebook.settings import NotebookSettings
 from detent.flows.notebook.state.decisions import Decision
 from detent.flows.notebook.state.transitions import apply
 
@@ -21,18 +22,17 @@ from detent.flows.notebook.state.transitions import apply
 class Planning:
     """Handlers and conclusions of the planners."""
 
-    def __init__(self, reflection: Reflection, stability: float) -> None:
+    def __init__(self, settings: NotebookSettings, reflection: Reflection) -> None:
+        self._stability = settings.stability
         self._reflection = reflection
-        self._stability = stability
 
     # -- stages ---------------------------------------------------------------------------------------------
 
     async def plan_stages(self, ctx: StepContext) -> dict[str, Any]:
         """The stages of the catalogue."""
         run = NotebookRun(ctx.values)
-        return RoleAnswer(
-            plan_stages(run.reading, report=run.options.report, stability=self._stability)
-        ).to_plain()
+        plan = plan_stages(run.reading, report=run.options.report, stability=self._stability)
+        return RoleAnswer(plan).to_plain()
 
     async def stages_planned(self, ctx: StepContext, said: Mapping[str, Any]) -> Outcome:
         """The first stage becomes current."""
@@ -52,7 +52,7 @@ class Planning:
     # -- steps ----------------------------------------------------------------------------------------------
 
     async def plan_steps(self, ctx: StepContext) -> dict[str, Any]:
-        """The catalogue's steps of the current stage; of those already done, only what is to be done again."""
+        """The catalogue's steps of the current stage, without those that are done and stand."""
         run = NotebookRun(ctx.values)
         if run.values.get(PENDING) is not None:
             return RoleAnswer(self._reflection.steps_to_redo(run)).to_plain()

@@ -36,6 +36,7 @@ class Reflection:
     def __init__(self, settings: NotebookSettings, facts: MeasuredFacts) -> None:
         self._settings = settings
         self._facts = facts
+        self._stability = settings.stability
         self._limits = Limits(settings.max_retries, settings.max_behaviors, settings.max_backtracks)
 
     # -- a behavior -----------------------------------------------------------------------------------------
@@ -184,10 +185,7 @@ class Reflection:
 
     def steps_to_redo(self, run: NotebookRun) -> StepPlan:
         """The catalogue's plan for a backtrack in the stage, or a revision: from the step to do again on."""
-        plan = plan_steps(
-            run.stage.stage_id, run.reading, run.options.profile,
-            stability=self._settings.stability_threshold,
-        )  # fmt: skip
+        plan = plan_steps(run.stage.stage_id, run.reading, run.options.profile, stability=self._stability)
         first = self._facts.step_to_redo(run)
         ids = [step.id for step in plan.steps]
         begin = ids.index(first) if first in ids else 0

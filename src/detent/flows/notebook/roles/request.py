@@ -13,7 +13,7 @@ from typing import Any
 from detent.flows.notebook.cells import Cell
 from detent.flows.notebook.roles.role import Role
 from detent.flows.notebook.run_view import NotebookRun
-from detent.flows.notebook.state.state_json import write_state
+from detent.flows.notebook.state.state_json import export_state
 
 LONGEST = 48_000
 """Characters of the notebook in a request."""
@@ -25,7 +25,7 @@ def request_for(
     run: NotebookRun, role: Role, outputs: Mapping[str, str], messages: Sequence[str] = ()
 ) -> dict[str, Any]:
     """The request of a role; `outputs` has the text of each cell's outputs, by cell id."""
-    plain = write_state(run.document)
+    plain = export_state(run.document)
     behavior = run.document.behaviors.current
     cells = run.live if behavior is None else run.live_with_attempt
     request: dict[str, Any] = {

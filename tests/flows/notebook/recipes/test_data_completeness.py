@@ -66,6 +66,11 @@ class TestMissingValues:
         assert "note" not in book["df_typed"].columns
         assert book["processing_pipeline_doc"]["columns_without_values"] == ["note"]
 
+    def test_a_table_of_which_nothing_is_left_is_an_error_that_says_so(self, tmp_path):
+        table = pd.DataFrame({"x": np.tile([np.inf, -np.inf], 20), "y": np.tile(["a", "b"], 20)})
+        with pytest.raises(ValueError, match="Nothing is left to predict 'y' from"):
+            cleaned(tmp_path, table, "Predict y")
+
     def test_the_rules_are_plain_data_for_the_script(self, tmp_path):
         table = tables.houses()
         table["sold"] = pd.date_range("2020-01-28", periods=120).strftime("%d.%m.%Y")

@@ -56,6 +56,10 @@ elif task_type == "classification" and is_truth(target_values):
     df_typed[target_column] = target_values.astype(bool)
 without_values = [name for name in df_typed.columns if df_typed[name].isna().all()]
 df_typed = df_typed.drop(columns=without_values)
+if df_typed.shape[1] < 2 or df_typed.empty:
+    raise ValueError(
+        f"Nothing is left to predict {target_column!r} from: {df_typed.shape} rows and columns."
+    )
 
 gaps = df_typed.isna().sum()
 filled = {name: <<FILL>> for name in df_typed.columns if gaps[name]}

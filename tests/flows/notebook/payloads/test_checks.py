@@ -24,7 +24,15 @@ from detent.flows.notebook.payloads.payload_error import (
 from detent.flows.notebook.payloads.plain import from_plain, to_plain
 from detent.flows.notebook.payloads.reading import read_payload
 from detent.flows.notebook.payloads.shape import sample
-from detent.flows.notebook.payloads.values import Action, Actions, Gap, Named, Tracking, VariableManagement
+from detent.flows.notebook.payloads.values import (
+    Action,
+    Actions,
+    Gap,
+    Named,
+    StagePlan,
+    Tracking,
+    VariableManagement,
+)
 
 
 def value_of(kind) -> Any:
@@ -310,6 +318,7 @@ class TestPlacement:
         read = read_payload(text, known=Known(**known))
         again = read_payload(canonical(read.value), known=Known(**known))
         assert again.value == read.value
+        assert isinstance(read.value, StagePlan)
         return [stage.id for stage in read.value.stages]
 
     def test_before_after_and_in_place(self):

@@ -56,7 +56,8 @@ class TestCopiesOfNumbers:
         table["leak"] = COPIES[how](table["price"])
         notebook = split(tmp_path, table, "price")
         assert set(notebook["leakage_report"]["removed"]) == {"leak"}
-        assert "leak" not in notebook["X_train"] and "leak" not in notebook["X_test"]
+        assert "leak" not in notebook["X_train"]
+        assert "leak" not in notebook["X_test"]
         assert notebook["leakage_report"]["leaks"] == []
         assert "`leak`" in notebook.texts[SPLITTING]
 

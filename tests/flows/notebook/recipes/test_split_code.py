@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -69,7 +70,7 @@ class TestClasses:
         assert set(notebook["y_test"]) <= set(notebook["y_train"])
 
     @pytest.mark.parametrize("labels", [(0, 1), (True, False), ("x", "y")])
-    def test_labels_keep_their_type(self, tmp_path: Path, labels: tuple[object, object]) -> None:
+    def test_labels_keep_their_type(self, tmp_path: Path, labels: tuple[Any, Any]) -> None:
         table = numbers(60)
         table["y"] = np.where(table["a"] + 2 * table["b"].abs() > 1, *labels)
         notebook = split(tmp_path, table)

@@ -93,9 +93,9 @@ class PromptLine:
         number = sys.stdin.fileno()
         if select.select([number], [], [], 0)[0]:
             return self._hold_keys(echo=True)
-        _write(printable(prompt) + (PASTES_ON if self._pastes else ""))
         loop, pressed = asyncio.get_running_loop(), asyncio.Event()
         with graceful(self._give_back) as stop:
+            _write(printable(prompt) + (PASTES_ON if self._pastes else ""))
             loop.add_reader(number, pressed.set)
             waiting = [asyncio.ensure_future(event.wait()) for event in (pressed, stop.asked)]
             try:

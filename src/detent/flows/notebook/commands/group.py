@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FLOW = "notebook"
 
 group = typer.Typer(
-    help="Data-science notebooks: their state, their cells, their files.",
+    help="Data-science notebooks: state, cells, files.",
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -30,7 +30,7 @@ StateFile = Annotated[Path, typer.Option("--state-file", metavar="FILE", help="A
 OutFile = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there instead of printing it.")
 ]
-Pretty = Annotated[str, typer.Option("--format", metavar="F", help="json: on one line; pretty: indented.")]
+Pretty = Annotated[str, typer.Option("--format", metavar="json|pretty", help="On one line, or indented.")]
 
 
 def _written(value: Any, output: Path | None, format: str) -> None:
@@ -222,7 +222,10 @@ async def export(
     options: Options,
     run_id: RunId,
     format: Annotated[
-        str, typer.Option("--format", metavar="F", help="ipynb, html, md, json (states and payloads) or all.")
+        str,
+        typer.Option(
+            "--format", metavar="ipynb|html|md|json|all", help="The notebook, a page, text, or the trace."
+        ),
     ] = "ipynb",
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to write into.")

@@ -51,6 +51,7 @@ from detent.flows.notebook.payloads.values import (
     PcsTexts,
     StageReflection,
 )
+from detent.flows.notebook.recipes.cookbook import CLOSING
 from detent.flows.notebook.roles.move import moment
 from detent.flows.notebook.run_view import FINGERPRINT, NotebookRun
 from detent.flows.notebook.settings import NotebookSettings
@@ -222,9 +223,10 @@ class MeasuredFacts:
 
     def _step_verdict(self, run: NotebookRun, attempt: Sequence[Cell]) -> Verdict:
         entered = _since_step(run)
-        return self._verdict(
-            run, list(run.step.verified_artifacts or ()), self._of_step(run), [*entered, *attempt]
-        )
+        names = list(run.step.verified_artifacts or ())
+        if run.state.ledger.escalated:  # then nobody has closed it
+            names = [name for name in names if name != CLOSING]
+        return self._verdict(run, names, self._of_step(run), [*entered, *attempt])
 
     def _stage_verdict(self, run: NotebookRun, attempt: Sequence[Cell]) -> Verdict:
         stage = [cell for cell in run.live if cell.stage == run.stage.stage_id]

@@ -121,8 +121,7 @@ class WorkflowLines:
     def _LoopIterationCompleted(self, event: events.LoopIterationCompleted) -> None:
         path = event.step_path.rpartition("/")[0]
         loop = self._loops.setdefault(path, _Loop(None))
-        loop.under_way.discard(event.iteration_index)
-        come = loop.come_to(event.iteration_index + 1)
+        come = loop.end(event.iteration_index)
         if come is not None and self._is_shown(path):
             self._line(f"{path}/", paint("·", dim=True), come, "")
 
@@ -214,11 +213,14 @@ class _Loop:
         self.under_way: set[int] = set()
         self.crowded = False
         """Whether several of its iterations ran in parallel."""
+        self._reached = 0
+        """How many iterations have begun, those before a resume included."""
         self._told = 0
 
     def come_under_way(self, number: int) -> None:
         """Note that an iteration began or was resumed."""
         self.under_way.add(number)
+        self._reached = max(self._reached, number + 1)
         self.crowded = self.crowded or len(self.under_way) > 1
 
     @property
@@ -226,15 +228,21 @@ class _Loop:
         """Whether it is too long to show its iterations one by one."""
         return (self.total or self.begun) > MOST_ITERATIONS
 
-    def come_to(self, number: int) -> str | None:
-        """Progress of a long loop at an iteration; None if it was shown just before."""
+    def end(self, number: int) -> str | None:
+        """Note that an iteration ended; the progress of a long loop, None if it was shown just before.
+
+        Parallel iterations end in any order, so what counts is how many are through, not which one is.
+        """
+        self.under_way.discard(number)
+        self._reached = max(self._reached, number + 1)
         if not self.long:
             return None
+        through = self._reached - len(self.under_way)
         step = max(1, (self.total or MOST_ITERATIONS * TELL_EVERY) // TELL_EVERY)
-        if number // step <= self._told:
+        if through // step <= self._told:
             return None
-        self._told = number // step
-        return f"{number:,} of {self.total:,}" if self.total else f"{number:,} passes"
+        self._told = through // step
+        return f"{through:,} of {self.total:,}" if self.total else f"{through:,} passes"
 
 
 def _widths(steps: Sequence[StepSpec], depth: int = 1) -> Iterator[int]:

@@ -1,5 +1,6 @@
 """The commands of the warranty mailbox, from the outside."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -12,7 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from detent.adapters.stores.sqlite import SQLiteStore
 from detent.apps.warranty.project import demo_registry, make_demo
+from detent.engine.breaker import Breakers
+from detent.engine.clock import SystemClock
+from detent.kernel.policy import BreakerPolicy
 from tests.apps.warranty.mailroom import COVERED, NO_SERIAL, mail
 from tests.cli.conftest import PATIENCE
 
@@ -116,6 +121,30 @@ def test_before_the_first_mail_nothing_needs_attention(folder, detent):
     assert detent("warranty", "registry", "import", str(demo_registry())).code == 0
     said = detent("warranty", "attention")
     assert (said.code, said.out) == (0, "No mail needs attention.\n")
+
+
+def test_what_changes_the_whole_desk_needs_attention(desk, detent):
+    detent("run", "warranty", "--once")
+
+    async def fails() -> None:
+        store = SQLiteStore(desk / ".detent/detent.db")
+        await store.open()
+        for _ in range(5):
+            await Breakers(store, SystemClock()).failed("tool/send_email", BreakerPolicy(5, 600))
+        await store.close()
+
+    asyncio.run(fails())
+    assert detent("warranty", "rollback", "trip").code == 0
+    said = detent("warranty", "attention")
+    assert [line.split()[0] for line in said.lines[1:3]] == ["all", "all"]
+    assert "rolled back by hand: new mails go through legacy mode" in said.lines[1]
+    assert said.lines[1].endswith("detent warranty rollback status")
+    assert "'send_email' failed 5 times in a row" in said.lines[2]
+    rows = json.loads(detent("warranty", "attention", "--json").out)
+    assert [(row["mail"], row["what"]) for row in rows] == [(None, "rolled back"), (None, "left alone")]
+    detent("warranty", "rollback", "reset")
+    rows = json.loads(detent("warranty", "attention", "--json").out)
+    assert [row["what"] for row in rows] == ["left alone"]
 
 
 # -- run ----------------------------------------------------------------------------------------------------

@@ -179,6 +179,19 @@ class TestQueries:
         await engine.run("flow")
         assert len(calls) == 3
 
+    async def test_a_fault_of_single_queries_opens_no_breaker(self, bench):
+        calls = []
+
+        def unknown():
+            calls.append(1)
+            raise ToolError("unreadable", transient=True, of_call=True)
+
+        tool = Tool("look", unknown, kind="query", breaker=BreakerPolicy(failures=2, cooldown=60))
+        engine = await bench.engine(one_step(lambda ctx: ctx.query("look"), tools=[tool]))
+        for _ in range(4):
+            await engine.run("flow")
+        assert len(calls) == 4
+
 
 class TestOnce:
     async def test_an_answer_is_asked_for_once_per_visit_whatever_fails_after_it(self, bench):

@@ -298,6 +298,28 @@ class TestFailing:
         assert (await engine.finish(run_id)).state == "degraded"
         assert codes == ["down", "down", "down"]
 
+    async def test_a_fault_of_single_calls_opens_no_breaker(self, bench, world):
+        """One recipient after another may be refused: the service works, and others are served."""
+        refused = [ToolError("refused", transient=True, of_call=True)] * 5
+        tool = world.tool("a", *refused, breaker=BreakerPolicy(failures=2, cooldown=60), retry=RetryPolicy(1))
+        engine = await bench.engine(
+            one_step(lambda ctx: Outcome("done", effects=[Effect("a")]), tools=[tool])
+        )
+        runs = [await engine.run("flow") for _ in range(6)]
+        assert [run.status for run in runs] == [Status.FAILED] * 5 + [Status.SUCCEEDED]
+
+    async def test_a_fault_of_a_single_call_shows_that_the_service_works_again(self, bench, world, clock):
+        down = ToolError("down", transient=True)
+        refused = ToolError("refused", of_call=True)
+        breaker = BreakerPolicy(failures=2, cooldown=60)
+        tool = world.tool("a", down, refused, down, breaker=breaker, retry=RetryPolicy(1))
+        engine = await bench.engine(
+            one_step(lambda ctx: Outcome("done", effects=[Effect("a")]), tools=[tool])
+        )
+        for _ in range(3):
+            assert (await engine.run("flow")).status is Status.FAILED
+        assert (await engine.run("flow")).status is Status.SUCCEEDED
+
 
 class TestDoubt:
     def flow(self, tool):

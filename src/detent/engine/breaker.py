@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from detent.engine import logger
 from detent.engine.ports import Clock, Store
+from detent.engine.tools import ToolError
 from detent.kernel.policy import BreakerPolicy
+
+
+class Rest(NamedTuple):
+    """Why and how long something is left alone."""
+
+    failures: int
+    """In a row."""
+    since: float
+    until: float
 
 
 class Breakers:
@@ -30,6 +42,13 @@ class Breakers:
             if await self._store.set_mark(_key(name), trial, version):
                 return None
 
+    async def rest(self, name: str, policy: BreakerPolicy) -> Rest | None:
+        """How long a tool or step is left alone, for people; None if it is not. Changes nothing."""
+        value, _ = await self._store.mark(_key(name))
+        if not value or value["failures"] < policy.failures or value["until"] <= self._clock.now():
+            return None
+        return Rest(value["failures"], value["until"] - policy.cooldown, value["until"])
+
     async def failed(self, name: str, policy: BreakerPolicy) -> None:
         """Count a failure; the one that fills the count opens the breaker."""
         while True:
@@ -40,6 +59,13 @@ class Breakers:
                 if failures == policy.failures:
                     logger.warning("breaker.opened", name=name, failures=failures, cooldown_s=policy.cooldown)
                 return
+
+    async def raised(self, name: str, policy: BreakerPolicy, error: Exception) -> None:
+        """Count the error of a tool, unless the tool itself works: it refused for good, or only this call."""
+        if isinstance(error, ToolError) and error.of_call:
+            await self.succeeded(name)
+        elif not isinstance(error, ToolError) or error.transient:
+            await self.failed(name, policy)
 
     async def succeeded(self, name: str) -> None:
         """Forget failures."""

@@ -365,8 +365,8 @@ class StepContext:
         except TapeError:
             raise
         except Exception as error:
-            if tool.breaker is not None and not (isinstance(error, ToolError) and not error.transient):
-                await breakers.failed(name, tool.breaker)
+            if tool.breaker is not None:
+                await breakers.raised(name, tool.breaker, error)
             self._looked(self._line(tool, args, {"$error": type(error).__name__}))
             self._remember(record, tool, error=error_facts(error), **({"by": "agent"} if agent else {}))
             if isinstance(error, ToolError) and error.transient:

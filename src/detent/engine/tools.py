@@ -75,10 +75,14 @@ class ToolError(DetentError):
     Any other exception leaves an effect in doubt: it may have happened.
     """
 
-    def __init__(self, code: str, message: str = "", *, transient: bool = False) -> None:
+    def __init__(
+        self, code: str, message: str = "", *, transient: bool = False, of_call: bool = False
+    ) -> None:
+        """`of_call`: the fault is in what was asked for, such as one recipient; the service itself works."""
         self.code = str(code)
         self.message = str(message) if message else self.code
         self.transient = bool(transient)
+        self.of_call = bool(of_call)
         super().__init__(f"{self.code}: {self.message}" if message else self.code)
 
 

@@ -195,7 +195,11 @@ class TestCertainlyNotSent:
             ("MAIL", "451 4.3.0 later", "sender_refused", True),
             ("MAIL", "550 5.7.1 not you", "sender_refused", False),
             ("RCPT", "450 4.2.1 busy", "recipient_refused", True),
+            ("RCPT", "450 4.7.1 greylisted", "recipient_refused", True),
+            ("RCPT", "421 4.3.2 going down", "delivery_refused", True),
             ("RCPT", "550 5.1.1 nobody here", "recipient_refused", False),
+            ("RCPT", "550 nobody here", "recipient_refused", False),
+            ("RCPT", "554 5.7.1 relaying denied", "delivery_refused", False),
             ("DATA", "452 4.3.1 no room", "message_refused", True),
             ("DATA", "554 5.7.1 spam", "message_refused", False),
         ],
@@ -205,7 +209,8 @@ class TestCertainlyNotSent:
         with pytest.raises(ToolError) as caught:
             await sender.send(reply(), FROM, TO)
         assert (caught.value.code, caught.value.transient) == (code, transient)
-        assert answer[:9] in caught.value.message
+        assert caught.value.of_call is (code == "recipient_refused")
+        assert answer[:3] in caught.value.message
         assert server.taken == []
 
     async def test_one_refused_recipient_means_that_nobody_gets_the_mail(self, server, sender):

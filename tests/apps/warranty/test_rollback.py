@@ -312,6 +312,21 @@ class TestWithMails:
         assert after.result.orchestrator == "legacy"
         assert after.result.scenario_used == "invalid-warranty"
 
+    @pytest.mark.parametrize("transient", [False, True])
+    async def test_addresses_that_are_refused_change_nothing_for_the_others(self, tmp_path, transient):
+        """Any sender can give an address that no server takes; that says nothing about steps or service."""
+        refused = ToolError("recipient_refused", "no", transient=transient, of_call=True)
+        said = {"orchestration": {"rollback": {"min_runs": 3}}}
+        faults = {"send_email": [refused] * (18 if transient else 6)}
+        async with mailbox(tmp_path, said, faults=faults) as box:
+            rollback = Rollback(box.engine.store, box.settings.orchestration, Hand())
+            mails = dict.fromkeys("abcdef", "valid")
+            told = await self.serving(box, rollback, mails)
+            assert {line.result.error_code for line in told} == {"recipient_refused"}
+            assert (await rollback.watch()).window == ()
+            (after,) = await self.serving(box, rollback, {"z": "expired"})
+        assert (after.result.orchestrator, after.result.success) == ("step", True)
+
     async def test_the_service_takes_nothing_in_where_legacy_mode_is_retired(self, tmp_path):
         """W-33."""
         said = {"orchestration": {"legacy_available": False}}

@@ -168,9 +168,11 @@ class SmtpSender:
 class _Refused(ToolError):
     """The server refused, or cannot accept what it would be given: nothing was sent."""
 
-    def __init__(self, server: MailServer, code: str, what: str, *, transient: bool = False) -> None:
+    def __init__(
+        self, server: MailServer, code: str, what: str, *, transient: bool = False, of_call: bool = False
+    ) -> None:
         self.what = what
-        super().__init__(code, f"{server.shown()}: {what}.", transient=transient)
+        super().__init__(code, f"{server.shown()}: {what}.", transient=transient, of_call=of_call)
 
 
 class _Sending:
@@ -357,18 +359,34 @@ def _announce(
             options.append(option)
     _accepted(server, "sender_refused", "the sender", *client.mail(envelope_from, options))
     for address in to:
-        _accepted(server, "recipient_refused", "a recipient", *client.rcpt(address))
+        status, text = client.rcpt(address)
+        if _is_of_recipient(status, text):
+            _accepted(server, "recipient_refused", "a recipient", status, text, of_call=True)
+        else:
+            _accepted(server, "delivery_refused", "to deliver", status, text)
     code, text = client.docmd("DATA")
     if code != 354:
         _accepted(server, "message_refused", "the mail", code if code >= 400 else 500, text)
 
 
-def _accepted(server: MailServer, code: str, refused: str, status: int, text: bytes) -> None:
+def _accepted(
+    server: MailServer, code: str, refused: str, status: int, text: bytes, *, of_call: bool = False
+) -> None:
     """Raise a refusal as `ToolError`; the server's text may contain an address and is left out."""
     if not 200 <= status < 300:
         raise _Refused(
-            server, code, f"it refused {refused} ({_status(status, text)})", transient=status < 500
-        )
+            server, code, f"it refused {refused} ({_status(status, text)})", transient=status < 500,
+            of_call=of_call,
+        )  # fmt: skip
+
+
+def _is_of_recipient(status: int, text: bytes) -> bool:
+    """Whether a refusal is about this one recipient, not about us or the server.
+
+    421 ends the connection whoever the recipient is, and policies (5.7.x) keep a sender out for good. 4.7.x
+    is what greylisting says, recipient by recipient.
+    """
+    return status != 421 and re.match(rb"5\.[^12]\.", text) is None
 
 
 def _status(status: int, text: bytes) -> str:

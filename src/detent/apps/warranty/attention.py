@@ -1,4 +1,4 @@
-"""Mails that need attention, with the reason and the next command: failed, waiting, stuck, held, …"""
+"""What needs attention, with reason and next command: mails that failed, wait, are stuck or held, …"""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ from detent.kernel.status import Status
 
 @dataclass(frozen=True, slots=True)
 class Matter:
-    """One mail that needs attention."""
+    """One mail that needs attention, or something about the whole desk."""
 
-    mail_key: str
+    mail_key: str | None
+    """None if it is about the whole desk."""
     what: str
-    """failed, degraded, cancelled, waiting, stuck, held, unreadable."""
+    """Of a mail: failed, degraded, cancelled, waiting, stuck, held, unreadable; of the desk: rolled back,
+    paused, left alone."""
     reason: str | None
     since: float
     run_id: str | None = None

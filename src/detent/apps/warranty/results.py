@@ -99,6 +99,12 @@ class ProcessingResult:
     end: str = ""
     reason: str | None = None
 
+    @property
+    def error_code(self) -> str | None:
+        """The code of the last effect that failed; None if none did."""
+        failed = [call for call in self.function_calls if call.kind == "effect" and not call.success]
+        return (failed[-1].error_message or "").partition(":")[0] if failed else None
+
     def requires_retry(self) -> bool:
         """True when the mail should be run again later."""
         return self.status is Status.FAILED

@@ -32,6 +32,8 @@ TRIES = 200
 
 COUNTED = (Status.SUCCEEDED, Status.FAILED, Status.DEGRADED)
 """Ends that are counted; cancelled and waiting runs do not show whether the steps work."""
+OF_RECIPIENT = frozenset({"recipient_refused", "bad_address"})
+"""Errors that are about one address, which any sender can choose; runs they end are not counted."""
 
 
 class IntakePaused(DetentError):
@@ -215,6 +217,8 @@ class Rollback:
     async def settled(self, result: ProcessingResult) -> None:
         """Count the end of a run of real mail, each run once; trip when the failures exceed the threshold."""
         if result.status not in COUNTED:
+            return
+        if result.status is not Status.SUCCEEDED and result.error_code in OF_RECIPIENT:
             return
         if result.orchestrator == "legacy":
             await self._change(lambda watch: replace(watch, steps_since=None))

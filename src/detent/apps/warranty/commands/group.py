@@ -83,7 +83,7 @@ async def attention(options: Options) -> None:
     options.print_rows(
         [matter.to_plain() for matter in matters],
         {
-            "MAIL": "mail",
+            "MAIL": lambda row: row["mail"] or "all",
             "SINCE": lambda row: brief(row["since"]),
             "WHAT": "what",
             "REASON": "reason",
@@ -159,6 +159,7 @@ async def unchecked(
 
 async def _matters(workspace: Workspace) -> list[Matter]:
     from detent.apps.warranty.attention import attention as gather
+    from detent.apps.warranty.desk_matters import desk_matters
     from detent.kernel.errors import StoreMissing
 
     settings = _settings(workspace)
@@ -167,7 +168,8 @@ async def _matters(workspace: Workspace) -> list[Matter]:
     records = _records(settings)
     try:
         async with workspace.store() as store:
-            return await gather(records, store, settings, _fingerprints(workspace))
+            mails = await gather(records, store, settings, _fingerprints(workspace))
+            return [*await desk_matters(store, settings), *mails]
     except StoreMissing:  # no mail has come in yet
         return []
     finally:
@@ -190,6 +192,8 @@ def _fingerprints(workspace: Workspace) -> dict[str, str]:
 def _next(workspace: Workspace, matter: Mapping[str, Any]) -> str:
     from detent.cli.output import brief, clean
 
+    if not matter["command"] and matter["mail"] is None:
+        return f"tried again {brief(matter['again_at'])}"
     if not matter["command"]:
         place = matter["place"]
         return f"look at it: {clean(place)}" if place else "look at it in its mailbox"

@@ -100,6 +100,51 @@ class TestPaths:
             assert box.reply()["To"] == CUSTOMER
 
 
+TELL = """---
+name: 02b-tell-the-house
+description: Tell the office that a covered device is broken.
+version: 1.0.0
+next:
+  - {to: 03a-valid-warranty, reason: told}
+available_functions: [send_email]
+needs: [serial_number]
+outputs: []
+effects:
+  send_email: {to: office@northpine.example, subject: "Covered: {{serial_number}}", template: 02b-tell-the-house}
+---
+Mail the office.
+"""
+
+
+class TestNoticeToTheHouse:
+    async def test_a_mail_to_somebody_else_is_no_answer_to_the_customer(self, tmp_path):
+        """A step that mails the office first made the customer's answer count as sent already."""
+        added = tmp_path / "house"
+        (added / "steps").mkdir(parents=True)
+        (added / "templates").mkdir()
+        (added / "steps/02b-tell-the-house.md").write_text(TELL)
+        for language in ("en", "pl"):
+            (added / f"templates/02b-tell-the-house.{language}.txt").write_text(
+                "{{serial_number}} is broken.\n"
+            )
+        check = (shipped() / "steps/02-check-warranty.md").read_text()
+        assert check.count("{to: 03a-valid-warranty,") == 1
+        (added / "steps/02-check-warranty.md").write_text(
+            check.replace("{to: 03a-valid-warranty,", "{to: 02b-tell-the-house,")
+        )
+        async with mailbox(tmp_path / "box", {"playbook": {"overlays": [str(added)]}}) as box:
+            for _ in range(2):  # a second run about the same mail repeats neither
+                result = await box.process(usual("valid", ident="<a1@holt-bakery.example>"))
+            mails = {mail["To"]: mail for mail in box.sent()}
+        assert result.step_sequence == [FIRST, CHECK, "02b-tell-the-house", *PATHS["valid"][2:]]
+        assert result.response_sent
+        assert sorted(mails) == [CUSTOMER, "office@northpine.example"]
+        assert len(box.sent()) == 2
+        house = mails["office@northpine.example"]
+        assert house["Subject"] == f"Covered: {COVERED}"
+        assert (house["In-Reply-To"], house["References"]) == (None, None)
+
+
 class TestFiles:
     def test_it_is_one_new_step_and_one_edge_more(self):
         """W-60: the diff of the step that is replaced."""

@@ -83,6 +83,8 @@ def run_gives(default_language: str) -> Callable[[StepContext], Mapping[str, Any
             "in_reply_to": mail.message_id,
             "references": list(mail.references),
             "language": ctx.data.get("language") or default_language,
+            "customer": mail.reply_address,
+            "step": ctx.step.name,
         }
 
     return given

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from detent.apps.warranty.tools.replies import is_notice
 from detent.flows.playbook.instruction import DONE
 from detent.insight.visits import FunctionCall, StepTuple, StepVisit
 from detent.kernel.run import Run
@@ -136,6 +137,7 @@ def processing_result(
     """The result of a mail, from the result of its run."""
     data = done.context
     performed = {call.function_name: call.result for call in done.calls if call.success}
+    mails = [call for call in done.calls if call.success and call.function_name == "send_email"]
     ticket = data.get("ticket_id") or (performed.get("create_ticket") or {}).get("ticket_id")
     failed = done.status.is_end and done.status is not Status.SUCCEEDED
     return ProcessingResult(
@@ -147,7 +149,7 @@ def processing_result(
         status=done.status,
         serial_number=data.get("serial_number"),
         warranty_status=(data.get("warranty_data") or {}).get("status"),
-        response_sent="send_email" in performed,
+        response_sent=any(not _is_notice(call.arguments) for call in mails),
         ticket_created=bool(ticket),
         ticket_id=ticket,
         processing_time_ms=done.processing_time_ms,
@@ -159,3 +161,8 @@ def processing_result(
         end=done.end,
         reason=done.reason,
     )
+
+
+def _is_notice(arguments: Any) -> bool:
+    """Whether a mail that was sent went to somebody else than the customer."""
+    return isinstance(arguments, dict) and is_notice(str(arguments.get("to", "")), arguments.get("customer"))

@@ -11,7 +11,17 @@ from detent.insight.visits import FunctionCall, blobs_of, visits
 from detent.kernel.plain import encode
 
 LEFT_OUT = frozenset(
-    {"message_id", "source", "in_reply_to", "references", "source_message_id", "thread_root", "created_at"}
+    {
+        "message_id",
+        "source",
+        "in_reply_to",
+        "references",
+        "customer",
+        "step",
+        "source_message_id",
+        "thread_root",
+        "created_at",
+    }
 )
 """Keys whose values differ between two deliveries of the same mail."""
 

@@ -1,5 +1,7 @@
 """The effect `send_email`: one answer, and at most one redirect, to each incoming mail, over all runs.
 
+A mail to anybody but the customer is a notice: it is no answer, and a step sends one to an address.
+
 Each attempt is recorded before the mail leaves, with the effect that made it. The same run may send the mail
 again: it asks only when the mail certainly did not go out, or when a person says so. Another run has to wait
 while the mail may still be under way; after that the sink is asked whether it went out. If the sink announces
@@ -23,6 +25,7 @@ from detent.engine.tools import NOT_DONE, UNKNOWN, EffectCall, Tool, ToolError
 from detent.kernel.policy import USUAL, BreakerPolicy, RetryPolicy
 
 KINDS = ("answer", "redirect")
+NOTICE = "notice"
 APP = "warranty"
 READY, BEGUN, SENT = "ready", "begun", "sent"
 """A mail that cannot have left yet; one that may have; one that has."""
@@ -83,11 +86,15 @@ class Replies:
         in_reply_to: str | None = None,
         references: Iterable[str] = (),
         language: str | None = None,
+        customer: str | None = None,
+        step: str = "",
     ) -> dict[str, Any]:
         """Send one mail, unless it has been sent before."""
         if kind not in KINDS:
             raise ToolError("invalid", f"send_email: kind must be one of {', '.join(KINDS)}")
-        key = reply_key(source, kind)
+        key = mail_key(source, kind, to, customer, step)
+        if is_notice(to, customer):
+            kind, in_reply_to, references = NOTICE, None, ()
         raw = self.email.message(key, to, subject, body, language, in_reply_to, references)
         message_id = self.email.message_id(key)
         own = call.idempotency_key
@@ -118,7 +125,10 @@ class Replies:
 
     async def probe(self, **args: Any) -> Any:
         """The outcome of a mail that is in doubt."""
-        key = reply_key(args.get("source", ""), args.get("kind", "answer"))
+        key = mail_key(
+            args.get("source", ""), args.get("kind", "answer"), args.get("to", ""), args.get("customer"),
+            args.get("step", ""),
+        )  # fmt: skip
         message_id = self.email.message_id(key)
         state = await self._state(key)
         if state == "sent":
@@ -193,6 +203,18 @@ class Replies:
 def reply_key(source: str, kind: str) -> str:
     """The key of an answer, from the mail it answers and its kind."""
     return hashlib.sha256(f"{source}\n{kind}".encode()).hexdigest()
+
+
+def is_notice(to: str, customer: str | None) -> bool:
+    """Whether a mail goes to somebody else than the customer whose mail is at hand."""
+    return customer is not None and to.strip().casefold() != customer.strip().casefold()
+
+
+def mail_key(source: str, kind: str, to: str, customer: str | None, step: str) -> str:
+    """The key of a mail: of the answer, or of a notice by its step and address."""
+    if not is_notice(to, customer):
+        return reply_key(source, kind)
+    return hashlib.sha256(f"{source}\n{NOTICE}\n{step}\n{to.strip().casefold()}".encode()).hexdigest()
 
 
 def address_hash(address: str) -> str:

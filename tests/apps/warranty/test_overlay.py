@@ -110,7 +110,8 @@ available_functions: [send_email]
 needs: [serial_number]
 outputs: []
 effects:
-  send_email: {to: office@northpine.example, subject: "Covered: {{serial_number}}", template: 02b-tell-the-house}
+  send_email:
+    {to: office@northpine.example, subject: "Covered: {{serial_number}}", template: 02b-tell-the-house}
 ---
 Mail the office.
 """

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.flows.notebook.cells import Cell
-from detent.flows.notebook.exports.cell import NotebookCell, NotebookFacts
+from detent.flows.notebook.exports.cell import Limit, NotebookCell, NotebookFacts
+from detent.flows.notebook.exports.metrics import metric_text
 from detent.flows.notebook.history import position
 from detent.flows.notebook.measuring.metrics import Metrics, fold
 from detent.flows.notebook.run_view import METRICS, VERIFIED, WHY_FAILED, NotebookRun
@@ -39,7 +40,7 @@ async def finished_notebook(store: Store, run: Run) -> Finished:
     metrics = metrics_of(view)
     facts = NotebookFacts(
         title=title, run_id=run.id, problem=view.reading.problem, verified=bool(verified.get("passed")),
-        metrics=_shown(metrics, view), banner=_banner(run, view),
+        metrics=_shown(metrics, view), limits=_limits(view), banner=_banner(run, view),
     )  # fmt: skip
     return Finished(cells, facts)
 
@@ -62,6 +63,18 @@ def _shown(metrics: Metrics, view: NotebookRun) -> dict[str, Any]:
     plain = metrics.to_plain()
     kept = ("artifact_completion", "acceptance_pass_rate", "retry_rate", "variable_coverage")
     return {**{name: plain[name] for name in kept}, **scores_of(view)}
+
+
+def _limits(view: NotebookRun) -> tuple[Limit, ...]:
+    """The user's thresholds, judged on the rows held out."""
+    held_out = scores_of(view).get("test_performance", {})
+    limits: list[Limit] = []
+    for threshold in view.reading.thresholds:
+        score = held_out.get(threshold.metric)
+        met = threshold.met_by(score) if isinstance(score, int | float) else None
+        asked = f"{threshold.comparison} {threshold.value:.12g}"
+        limits.append(Limit(threshold.metric, asked, met))
+    return tuple(limits)
 
 
 async def _exported(store: Store, cell: Cell, executed: Mapping[str, Any]) -> NotebookCell:
@@ -113,10 +126,22 @@ def _banner(run: Run, view: NotebookRun) -> str | None:
         return "> **Not finished.** A limit of the run was reached. It can go on with a higher one."
     if state is NotebookState.FAILED:
         why = run.data.get(WHY_FAILED) or run.reason or "it failed"
-        return f"> **Not achieved.** {_reason(str(why))} This is the best attempt."
+        return f"> **Not achieved.** {_reason(str(why))}{_missed(view)} This is the best attempt."
     if run.status.is_end:
         return f"> **Not finished.** The run was {run.status.value}."
     return "> **Not finished.** The run is still under way."
+
+
+def _missed(view: NotebookRun) -> str:
+    """The thresholds that the rows held out miss, with their scores."""
+    held_out = scores_of(view).get("test_performance", {})
+    missed = [
+        f"{limit.metric.upper()} is {metric_text(held_out[limit.metric])} on the rows held out, asked was "
+        f"{limit.asked}."
+        for limit in _limits(view)
+        if limit.met is False
+    ]
+    return "".join(f" {text}" for text in missed)
 
 
 REASONS = {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from detent.flows.notebook.exports.cell import NotebookCell
+from detent.flows.notebook.exports.cell import Limit, NotebookCell
 from detent.flows.notebook.exports.html import notebook_page
 from detent.flows.notebook.exports.html_table import plain_table
 from tests.flows.notebook.exports.samples import CELLS, FACTS, FRAME, PICTURE, PIXEL, code, shown, text
@@ -142,6 +142,28 @@ class TestPage:
         assert "not verified" in failed.text
         assert "Not achieved" in failed.text
 
+    def test_scores_stand_beside_what_was_asked_of_them(self) -> None:
+        limits = (Limit("rmse", "< 25000", True), Limit("r2", "> 0.9", False), Limit("mae", "< 9"))
+        metrics = {"cv_metrics": {"rmse": 25500.0, "n": 2344}, **FACTS.metrics, "retry_rate": 1.5}
+        page = notebook_page((), replace(FACTS, metrics=metrics, limits=limits))
+        rows = [re.sub("<[^>]+>", "|", row) for row in re.findall("<tr>(.*?)</tr>", page)]
+        assert [[part.strip() for part in row.split("|") if part.strip()] for row in rows[:6]] == [
+            ["Score", "Folds", "Held-out rows", "Asked"],
+            ["RMSE", "25,500", "24,310.2", "&lt; 25000", "met"],
+            ["R2", "0.8612", "&gt; 0.9", "not met"],
+            ["MAE", "&lt; 9"],
+            ["rows", "2344", "586"],
+            ["gap", "–"],
+        ]
+        assert "Attempts for each behavior" in page
+
+    def test_long_code_is_folded_so_that_results_stay_in_view(self) -> None:
+        short, long = "\n".join(["x = 1"] * 24), "\n".join(["x = 1"] * 25)
+        assert page_of(code(short)).text.count("Code, ") == 0
+        page = page_of(code(long))
+        assert "Code, 25 lines" in page.text
+        assert page.text.count("x = 1") == 25
+
     def test_equal_input_gives_an_equal_page(self) -> None:
         assert notebook_page(CELLS, FACTS) == notebook_page(list(CELLS), replace(FACTS))
 
@@ -203,7 +225,7 @@ class TestHostileInput:
     def test_tables(self, markup: str) -> None:
         page = page_of(code("x", shown({"text/html": markup, "text/plain": "plain"})))
         assert "1" in page.text
-        assert len(page.all("table")) == 2  # with that of the metrics
+        assert len(page.all("table")) == 3  # with those of the scores and of what else was measured
 
     @pytest.mark.parametrize(
         "markup",

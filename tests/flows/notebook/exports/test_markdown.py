@@ -23,7 +23,7 @@ class TestMarkdown:
             "a < b\nred\n100%",
             "```text\n   price\n0    1.5\n```",
             "ZeroDivisionError: division by zero",
-            "| test_performance · rmse | 24,310.2 |",
+            "| RMSE |  | 24,310.2 |  |",
             "Run `nb-7f3a`, verified.",
         ):
             assert part in exported

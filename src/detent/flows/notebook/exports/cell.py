@@ -21,6 +21,17 @@ class NotebookCell:
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """A threshold of the user, and whether the score on the rows held out keeps it."""
+
+    metric: str
+    asked: str
+    """As `< 25000`."""
+    met: bool | None = None
+    """None without such a score."""
+
+
+@dataclass(frozen=True, slots=True)
 class NotebookFacts:
     """What is said of the notebook as a whole."""
 
@@ -32,6 +43,7 @@ class NotebookFacts:
     """Whether the clean re-execution gave equal results."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
     """Plain values by name."""
+    limits: tuple[Limit, ...] = ()
     banner: str | None = None
     """Markdown for the top of a notebook that is not a complete one: failed, cancelled, unfinished."""
     python: str = "3"

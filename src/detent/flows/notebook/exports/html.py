@@ -14,7 +14,7 @@ from detent.flows.notebook.exports.cell import NotebookCell, NotebookFacts
 from detent.flows.notebook.exports.figure import picture_file
 from detent.flows.notebook.exports.html_cells import CellRenderer
 from detent.flows.notebook.exports.markdown_html import Heading, MarkdownRenderer, Picture, contents_list
-from detent.flows.notebook.exports.metrics import metric_rows
+from detent.flows.notebook.exports.metrics import ScoreRow, other_rows, score_rows
 from detent.kernel.plain import writable
 
 LARGEST_PICTURE = 5 * 1024 * 1024
@@ -66,14 +66,45 @@ def _facts(facts: NotebookFacts) -> str:
         if facts.verified
         else '<span class="mark">not verified</span>'
     )
-    rows = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>'
-        for name, value in metric_rows(facts.metrics)
-    )
-    table = f'<div class="wide" tabindex="0"><table class="metrics">{rows}</table></div>' if rows else ""
     return (
         f'<p class="problem">{escape(writable(facts.problem))}</p>'
-        f'<p class="run">Run {escape(facts.run_id)} {verified}</p>{table}'
+        f'<p class="run">Run {escape(facts.run_id)} {verified}</p>'
+        f"{_scores(score_rows(facts.metrics, facts.limits))}{_figures(other_rows(facts.metrics))}"
+    )
+
+
+def _scores(rows: Sequence[ScoreRow]) -> str:
+    if not rows:
+        return ""
+    heads = "".join(f'<th scope="col">{name}</th>' for name in ("Score", "Folds", "Held-out rows", "Asked"))
+    body = "".join(
+        f'<tr><th scope="row">{escape(row.name)}</th><td>{escape(row.folds)}</td>'
+        f"<td>{escape(row.held_out)}</td><td>{escape(row.asked)}{_MARKS[row.met]}</td></tr>"
+        for row in rows
+    )
+    return (
+        f'<div class="wide" tabindex="0"><table class="metrics"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+_MARKS = {
+    None: "",
+    True: ' <span class="mark good">met</span>',
+    False: ' <span class="mark">not met</span>',
+}
+
+
+def _figures(rows: Sequence[tuple[str, str]]) -> str:
+    """What else was measured, folded."""
+    if not rows:
+        return ""
+    body = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>' for name, value in rows
+    )
+    return (
+        '<details class="more"><summary>What else was measured</summary>'
+        f'<div class="wide" tabindex="0"><table class="metrics">{body}</table></div></details>'
     )
 
 

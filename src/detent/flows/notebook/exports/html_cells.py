@@ -14,6 +14,8 @@ from detent.flows.notebook.exports.markdown_html import MarkdownRenderer
 from detent.flows.notebook.exports.plain_text import plain_text, traceback_text
 from detent.kernel.plain import writable
 
+LONGEST_OPEN = 24
+"""Lines of a cell that are shown at once; a longer one is folded, so that results stay in view."""
 MOST_HIGHLIGHTED = 100_000
 """Characters of a cell that are coloured; a longer one is data rather than code."""
 
@@ -32,10 +34,14 @@ class CellRenderer:
         count = "" if cell.execution_count is None else str(cell.execution_count)
         outputs = "".join(self._outputs(cell))
         outputs = f'<div class="outputs">{outputs}</div>' if outputs else ""
+        code = f"<pre><code>{highlighted(cell.source)}</code></pre>"
+        lines = cell.source.strip("\n").count("\n") + 1
+        if lines > LONGEST_OPEN:
+            code = f'<details class="more"><summary>Code, {lines} lines</summary>{code}</details>'
         return (
             f'<section class="cell" id="cell-{escape(cell.cell_id)}">'
-            f'<div class="code"><span class="count" aria-hidden="true">{count}</span>'
-            f"<pre><code>{highlighted(cell.source)}</code></pre></div>{outputs}</section>\n"
+            f'<div class="code"><span class="count" aria-hidden="true">{count}</span>{code}</div>'
+            f"{outputs}</section>\n"
         )
 
     def _outputs(self, cell: NotebookCell) -> Iterator[str]:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from detent.flows.notebook.exports.cell import NotebookCell, NotebookFacts
 from detent.flows.notebook.exports.figure import Figure, figure_of
-from detent.flows.notebook.exports.metrics import metric_rows
+from detent.flows.notebook.exports.metrics import other_rows, score_rows
 from detent.flows.notebook.exports.plain_text import plain_text, traceback_text
 from detent.kernel.plain import writable
 
@@ -53,9 +53,25 @@ def notebook_markdown(
 def _facts(facts: NotebookFacts) -> str:
     state = "verified" if facts.verified else "not verified"
     problem = "\n".join(f"> {line}".rstrip() for line in writable(facts.problem).splitlines())
-    rows = [f"| {_cell_text(name)} | {_cell_text(value)} |" for name, value in metric_rows(facts.metrics)]
-    table = "\n".join(["| Metric | Value |", "| --- | --- |", *rows]) if rows else ""
-    return "\n\n".join(part for part in (problem, f"Run `{facts.run_id}`, {state}.", table) if part)
+    scores = _table(
+        ("Score", "Folds", "Held-out rows", "Asked"),
+        [
+            (row.name, row.folds, row.held_out, row.asked + _MET[row.met])
+            for row in score_rows(facts.metrics, facts.limits)
+        ],
+    )
+    others = _table(("Metric", "Value"), other_rows(facts.metrics))
+    return "\n\n".join(part for part in (problem, f"Run `{facts.run_id}`, {state}.", scores, others) if part)
+
+
+_MET = {None: "", True: ": met", False: ": not met"}
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return ""
+    lines = [heads, ["---"] * len(heads), *([_cell_text(text) for text in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 class _Writer:

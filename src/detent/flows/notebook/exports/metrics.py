@@ -3,10 +3,74 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
+from detent.flows.notebook.exports.cell import Limit
 from detent.kernel.plain import writable
+
+FOLDS, HELD_OUT = "cv_metrics", "test_performance"
+"""The scores in cross-validation, and those on the rows held out."""
+ROWS = "n"
+_NAMES = {
+    "artifact_completion": "Artifacts completed",
+    "acceptance_pass_rate": "Acceptance criteria passed",
+    "retry_rate": "Attempts for each behavior",
+    "variable_coverage": "Variables produced",
+    "stability_metrics": "Stability",
+}
+
+
+class ScoreRow(NamedTuple):
+    """A score where it was measured, and what was asked of it."""
+
+    name: str
+    folds: str
+    held_out: str
+    asked: str
+    met: bool | None
+
+
+def score_rows(metrics: Mapping[str, Any], limits: Sequence[Limit]) -> list[ScoreRow]:
+    """One row for each score; those with a threshold first, and the number of rows last."""
+    folds, held_out = _scores(metrics, FOLDS), _scores(metrics, HELD_OUT)
+    asked = {limit.metric: limit for limit in reversed(limits)}
+    names = [*(limit.metric for limit in limits), *held_out, *folds]
+    names = [*(name for name in dict.fromkeys(names) if name != ROWS), ROWS]
+    rows: list[ScoreRow] = []
+    for name in names:
+        limit = asked.get(name)
+        if name not in folds and name not in held_out and limit is None:
+            continue
+        rows.append(
+            ScoreRow(
+                "rows" if name == ROWS else name.upper(),
+                metric_text(folds[name]) if name in folds else "",
+                metric_text(held_out[name]) if name in held_out else "",
+                ", ".join(other.asked for other in limits if other.metric == name),
+                None if limit is None else _met([other.met for other in limits if other.metric == name]),
+            )
+        )
+    return rows
+
+
+def other_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """All metrics but the scores, with names that people read."""
+    rest = {_NAMES.get(name, name): value for name, value in metrics.items() if not _is_scores(name, value)}
+    return metric_rows(rest)
+
+
+def _scores(metrics: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = metrics.get(name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _is_scores(name: str, value: Any) -> bool:
+    return name in (FOLDS, HELD_OUT) and isinstance(value, Mapping)
+
+
+def _met(answers: Sequence[bool | None]) -> bool | None:
+    return None if None in answers else all(answers)
 
 
 def metric_rows(metrics: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

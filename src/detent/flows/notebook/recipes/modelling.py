@@ -250,13 +250,10 @@ from sklearn.ensemble import (
 )
 from sklearn.linear_model import Ridge
 from sklearn.metrics import (
-    accuracy_score,
-    f1_score,
     mean_absolute_error,
     mean_absolute_percentage_error,
     mean_squared_error,
-    precision_score,
-    recall_score,
+    precision_recall_fscore_support,
 )
 from sklearn.model_selection import cross_validate
 from threadpoolctl import threadpool_limits

@@ -188,7 +188,7 @@ def prepared(
             "split": {"kind": split[0], "column": split[1]},
             "test_size": 0.2,
             "seed": 42,
-            "baseline": "median" if regression else "most_frequent",
+            "baseline": "mean" if regression else "most_frequent",
             "thresholds": thresholds,
         },
     }

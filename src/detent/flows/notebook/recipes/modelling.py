@@ -220,7 +220,8 @@ def method_integration(kitchen: Kitchen) -> Recipe:
         lead="Which kind of model suits these data? Each candidate is a whole pipeline, so every fold "
         "learns its own medians, scales and encodings. A baseline that ignores the features shows what a "
         "score is worth. Gradient boosting with its defaults is always among the candidates: whatever is "
-        "tuned later has to beat it on the same folds.",
+        "tuned later has to beat it on the same folds. Errors are compared by the mean of their logarithms, "
+        "so that no hard fold decides alone.",
         code=cell(
             _CANDIDATE_IMPORTS,
             fill(_CANDIDATE_FACTS, slots),

@@ -83,7 +83,11 @@ class TestEvaluation:
 
     @pytest.mark.parametrize(
         ("problem", "constant"),
-        [("Predict price", "mean"), ("Predict price, MAE below 9", "median"), ("Predict town", "most_frequent")],
+        [
+            ("Predict price", "mean"),
+            ("Predict price, MAE below 9", "median"),
+            ("Predict town", "most_frequent"),
+        ],
     )
     def test_the_baseline_is_the_constant_that_is_best_by_the_metric(self, tmp_path, problem, constant):
         # Against the median a model of pure noise that answers about the mean has the smaller RMSE.

@@ -24,6 +24,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from detent.flows.notebook.recipes.modelling import method_integration
 from tests.flows.notebook.recipes.model_notebooks import ModelNotebook
 
+pytestmark = pytest.mark.timeout(600)  # the notebooks take minutes where the machine is busy
+
 CANDIDATES = "method_integration"
 FOLDS = KFold(3, shuffle=True, random_state=42)
 

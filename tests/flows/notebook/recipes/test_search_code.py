@@ -120,4 +120,6 @@ class TestSearch:
 IMPORTS = """
 from scipy.stats import loguniform, randint, uniform
 from sklearn.model_selection import RandomizedSearchCV
+
+pytestmark = pytest.mark.timeout(600)  # the notebooks take minutes where the machine is busy
 """

@@ -22,14 +22,20 @@ from detent.flows.notebook.recipes.tuning import model_training_tuning
 from tests.flows.notebook.recipes.model_notebooks import STABILITY, ModelNotebook
 from tests.flows.notebook.recipes.test_modelling import without_hold_out
 
+pytestmark = pytest.mark.timeout(600)  # the notebooks take minutes where the machine is busy
+
 TUNING = "model_training_tuning"
 DEFAULTS = "HistGradientBoosting with defaults"
 
 
 def tuned(notebook: ModelNotebook, folder: Path, iteration: int = 1, **kitchen: Any) -> ModelNotebook:
-    """A notebook tuned from two candidates, with four settings for each search."""
+    """A notebook tuned from two candidates, with four settings for each search and few trees."""
     other = notebook.branch(folder, "Ridge", DEFAULTS)
-    other.names["SEARCH_WORK"] = 0
+    other.names.update(
+        SEARCH_WORK=0,
+        forest_shape=lambda rows: {"n_estimators": 5, "max_samples": None},
+        boosting_settings=lambda: {"max_iter": 10, "min_samples_leaf": 5},
+    )
     return other.cook(TUNING, iteration=iteration, **kitchen)
 
 

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import matplotlib as mpl
@@ -113,6 +114,20 @@ class ModelNotebook:
         with contextlib.chdir(self.folder):
             return eval(expression, self.names)
 
+    def branch(self, folder: Path, *candidates: str) -> ModelNotebook:
+        """A copy to go on with, whose functions see its own variables; with some of the candidates alone."""
+        other = ModelNotebook(folder, {}, self.kitchen)
+        for name, value in self.names.items():
+            if isinstance(value, FunctionType) and value.__globals__ is self.names:
+                value = FunctionType(
+                    value.__code__, other.names, value.__name__, value.__defaults__, value.__closure__
+                )
+            other.names[name] = value
+        if candidates:
+            for kept in ("candidates", "candidate_folds", "trained_models"):
+                other.names[kept] = {name: self.names[kept][name] for name in candidates}
+        return other
+
     def __getitem__(self, name: str) -> Any:
         return self.names[name]
 
@@ -173,7 +188,7 @@ def prepared(
             "split": {"kind": split[0], "column": split[1]},
             "test_size": 0.2,
             "seed": 42,
-            "baseline": "median" if regression else "most_frequent",
+            "baseline": "mean" if regression else "most_frequent",
             "thresholds": thresholds,
         },
     }

@@ -53,6 +53,12 @@ class TestMissingValues:
         assert sorted(book["df_typed"]["churn"].unique().tolist()) == [0, 1]
         assert book["df_typed"]["churn"].dtype == "int64"
 
+    def test_classes_that_are_halves_become_names(self, tmp_path):
+        # scikit-learn takes no fractions for classes.
+        table = tables.customers().assign(rating=np.tile([1.5, 2.0, 2.5, 3.0], 40))
+        book = cleaned(tmp_path, table, "Classify the rating")
+        assert sorted(book["df_typed"]["rating"].unique()) == ["1.5", "2.0", "2.5", "3.0"]
+
     def test_true_and_false_with_a_gap_stay_true_and_false(self, tmp_path):
         table = tables.customers()
         table["churn"] = (table["churn"] == "yes").astype(object)

@@ -74,12 +74,25 @@ class TestEvaluation:
             "why": "the rows are taken to be independent of each other",
             "test_size": 0.2,
             "seed": 42,
-            "baseline": "median",
+            "baseline": "mean",
             "thresholds": [
                 {"metric": "r2", "comparison": ">", "value": 0.8},
                 {"metric": "rmse", "comparison": "<", "value": 30000.0},
             ],
         }
+
+    @pytest.mark.parametrize(
+        ("problem", "constant"),
+        [
+            ("Predict price", "mean"),
+            ("Predict price, MAE below 9", "median"),
+            ("Predict town", "most_frequent"),
+        ],
+    )
+    def test_the_baseline_is_the_constant_that_is_best_by_the_metric(self, tmp_path, problem, constant):
+        # Against the median a model of pure noise that answers about the mean has the smaller RMSE.
+        framework = planned(tmp_path, tables.houses(), problem)["evaluation_framework"]
+        assert framework["baseline"] == constant
 
     def test_without_a_threshold_the_metric_follows_the_task(self, tmp_path):
         framework = planned(tmp_path / "r", tables.houses(), "Predict price")["evaluation_framework"]

@@ -53,7 +53,7 @@ def _dummy(task: str, framework: Any) -> Any:
     if task == "classification":
         return DummyClassifier(strategy="most_frequent")
     asked = framework.get("baseline") if isinstance(framework, Mapping) else None
-    return DummyRegressor(strategy="mean" if asked == "mean" else "median")
+    return DummyRegressor(strategy="median" if asked == "median" else "mean")
 
 
 def _clone(model: Any) -> Any:

@@ -15,25 +15,30 @@ def scores_of(y_true, predicted, chances=None):
             "mape": mean_absolute_percentage_error(y_true, predicted),
         }
         return {name: float(score) for name, score in scores.items()}
-    truth = pd.Series(np.asarray(y_true))
-    present = [label for label in LABELS if (truth == label).any()]
-    two = len(LABELS) == 2
-    which = {"average": "binary", "pos_label": LABELS[1]} if two else {"average": "macro", "labels": present}
+    truth, guessed = np.asarray(y_true), np.asarray(predicted)
+    places = [place for place, label in enumerate(LABELS) if (truth == label).any()]
+    precision, recall, f1, _ = precision_recall_fscore_support(
+        truth, guessed, labels=LABELS, zero_division=0
+    )
+    asked = [1] if len(LABELS) == 2 else places
     scores = {
-        "accuracy": accuracy_score(truth, predicted),
-        "balanced_accuracy": recall_score(truth, predicted, labels=present, average="macro", zero_division=0),
-        "f1": f1_score(truth, predicted, zero_division=0, **which),
-        "precision": precision_score(truth, predicted, zero_division=0, **which),
-        "recall": recall_score(truth, predicted, zero_division=0, **which),
+        "accuracy": (truth == guessed).mean(),
+        "balanced_accuracy": recall[places].mean(),
+        "f1": f1[asked].mean(),
+        "precision": precision[asked].mean(),
+        "recall": recall[asked].mean(),
     }
     if chances is not None:
-        areas = [
-            roc_auc_score(truth == label, chances[label])
-            for label in (LABELS[1:] if two else present)
-            if 0 < (truth == label).sum() < len(truth)
-        ]
-        places = truth.map({label: place for place, label in enumerate(LABELS)}).to_numpy()
-        of_truth = chances.to_numpy()[np.arange(len(truth)), places]
+        ranks, areas = chances.rank().to_numpy(), []
+        for place in asked:
+            # The area under the ROC curve is the share of pairs, one row with the label and one without,
+            # that the probabilities put in the right order.
+            ours = truth == LABELS[place]
+            pairs = ours.sum() * (~ours).sum()
+            if pairs:
+                areas.append((ranks[ours, place].sum() - ours.sum() * (ours.sum() + 1) / 2) / pairs)
+        place_of = {label: place for place, label in enumerate(LABELS)}
+        of_truth = chances.to_numpy()[np.arange(len(truth)), [place_of[label] for label in truth]]
         scores["auc"] = np.mean(areas) if areas else np.nan
         scores["log_loss"] = -np.log(np.clip(of_truth, 1e-15, None)).mean()
     return {name: float(score) for name, score in scores.items()}

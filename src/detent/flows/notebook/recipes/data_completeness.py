@@ -44,14 +44,10 @@ def usual_value(values):
 rows_before = len(df_typed)
 df_typed = df_typed[df_typed[target_column].notna()].copy()
 target_values = df_typed[target_column]
-if (
-    task_type == "classification"
-    and pd.api.types.is_float_dtype(target_values)
-    and (target_values % 1 == 0).all()
-):
-    df_typed[target_column] = target_values.astype(
-        "int64"
-    )  # labels 0 and 1, which a gap had made 0.0 and 1.0
+if task_type == "classification" and pd.api.types.is_float_dtype(target_values):
+    # Labels 0 and 1, which a gap had made 0.0 and 1.0; halves, such as 1.5 stars, are names of classes.
+    whole = (target_values % 1 == 0).all()
+    df_typed[target_column] = target_values.astype("int64" if whole else str)
 elif task_type == "classification" and is_truth(target_values):
     df_typed[target_column] = target_values.astype(bool)
 without_values = [name for name in df_typed.columns if df_typed[name].isna().all()]

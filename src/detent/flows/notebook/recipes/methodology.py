@@ -15,7 +15,8 @@
 #                                "higher_is_better": bool, "folds": int, "why": words,
 #                                "split": {"kind": "shuffled" | "stratified" | "group" | "time",
 #                                          "column": column or None},
-#                                "test_size": float, "seed": int, "baseline": "median" | "most_frequent",
+#                                "test_size": float, "seed": int,
+#                                "baseline": "mean" | "median" | "most_frequent",
 #                                "thresholds": problem_thresholds}
 
 from __future__ import annotations
@@ -196,7 +197,7 @@ def training_evaluation_strategy(kitchen: Kitchen) -> Recipe:
         "COLUMN": literal(reading.split.column),
         "TEST_SIZE": literal(settings.test_size),
         "SEED": literal(settings.seed),
-        "BASELINE": literal("median" if reading.task == "regression" else "most_frequent"),
+        "BASELINE": literal(_baseline(reading.task, metric)),
         "WHY": literal(reading.split.why or _WHY[kind]),
         "FOLDS": attempted(kitchen, "number_of_folds()", "3"),
     }
@@ -205,6 +206,13 @@ def training_evaluation_strategy(kitchen: Kitchen) -> Recipe:
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_EVALUATION, slots)),
         result=_EVALUATION_RESULT,
     )
+
+
+def _baseline(task: str, metric: str) -> str:
+    """The constant answer that is best by the metric: a model has to beat that one."""
+    if task == "classification":
+        return "most_frequent"
+    return "median" if metric in ("mae", "mape") else "mean"
 
 
 _WHY = {

@@ -220,7 +220,8 @@ def method_integration(kitchen: Kitchen) -> Recipe:
         lead="Which kind of model suits these data? Each candidate is a whole pipeline, so every fold "
         "learns its own medians, scales and encodings. A baseline that ignores the features shows what a "
         "score is worth. Gradient boosting with its defaults is always among the candidates: whatever is "
-        "tuned later has to beat it on the same folds.",
+        "tuned later has to beat it on the same folds. Errors are compared by the mean of their logarithms, "
+        "so that no hard fold decides alone.",
         code=cell(
             _CANDIDATE_IMPORTS,
             fill(_CANDIDATE_FACTS, slots),
@@ -250,13 +251,10 @@ from sklearn.ensemble import (
 )
 from sklearn.linear_model import Ridge
 from sklearn.metrics import (
-    accuracy_score,
-    f1_score,
     mean_absolute_error,
     mean_absolute_percentage_error,
     mean_squared_error,
-    precision_score,
-    recall_score,
+    precision_recall_fscore_support,
 )
 from sklearn.model_selection import cross_validate
 from threadpoolctl import threadpool_limits

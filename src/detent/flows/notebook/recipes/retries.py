@@ -10,7 +10,9 @@ def attempt(compute, otherwise):
     try:
         return compute()
     except Exception as error:
-        print(f"Substituted after {type(error).__name__}: {str(error)[:200]}")
+        why = str(error).strip() or "no reason given"
+        cause = "" if len(why) < 200 else f" ... {why.splitlines()[-1][-200:]}"
+        print(f"Substituted after {type(error).__name__}: {why[:200]}{cause}")
         return otherwise()
 '''
 

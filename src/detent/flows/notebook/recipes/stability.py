@@ -56,7 +56,7 @@ def with_seed(model, seed):
 
 def refitted_score(model, X, y):
     """The primary metric of a refit, on the rows set aside."""
-    return float(all_scores(for_rows(model, len(X)).fit(X, y), X_aside, y_aside)[PRIMARY])
+    return float(all_scores(clone(model).fit(X, y), X_aside, y_aside)[PRIMARY])
 
 
 perturbed_rows = some_rows(<<CELLS>>)
@@ -64,17 +64,19 @@ rest, aside = folds_of(y_train[perturbed_rows], 4)[-1]
 X_rest, y_rest = X_train.loc[perturbed_rows].iloc[rest], y_train[perturbed_rows].iloc[rest]
 X_aside, y_aside = X_train.loc[perturbed_rows].iloc[aside], y_train[perturbed_rows].iloc[aside]
 
+final_settings = for_rows(final_model, len(X_rest))  # its forests shaped for the rows to refit on
 refits = []
 for number in range(1, 6):
     places = drawn_again(RANDOM_STATE + number)
     refits.append(
-        (f"rows drawn with repeats, {number}", final_model, X_rest.iloc[places], y_rest.iloc[places])
+        (f"rows drawn with repeats, {number}", final_settings, X_rest.iloc[places], y_rest.iloc[places])
     )
 for number in range(1, 4):
-    refits.append((f"1 % noise, {number}", final_model, with_noise(X_rest, RANDOM_STATE + number), y_rest))
+    noisy = with_noise(X_rest, RANDOM_STATE + number)
+    refits.append((f"1 % noise, {number}", final_settings, noisy, y_rest))
 for number in range(1, 3):
-    refits.append((f"other seed, {number}", with_seed(final_model, RANDOM_STATE + number), X_rest, y_rest))
-refits.append(("unperturbed", final_model, X_rest, y_rest))
+    refits.append((f"other seed, {number}", with_seed(final_settings, RANDOM_STATE + number), X_rest, y_rest))
+refits.append(("unperturbed", final_settings, X_rest, y_rest))
 
 with parallel_config("loky", inner_max_num_threads=1):
     scores = Parallel(n_jobs=<<JOBS>>)(
@@ -170,12 +172,12 @@ def main_settings(model):
 
 
 sensitivity_analysis_report = []
-for name in main_settings(final_model):
-    value = final_model.get_params()[name]
+for name in main_settings(final_settings):
+    value = final_settings.get_params()[name]
     for factor in (0.5, 0.75, 1.25, 1.5):
         moved = max(2 if "leaf_nodes" in name or "leaves" in name else 1, round(value * factor))
         moved = moved if isinstance(value, int) else value * factor
-        changed = clone(final_model).set_params(**{name: moved})
+        changed = clone(final_settings).set_params(**{name: moved})
         score = <<SCORE>>
         sensitivity_analysis_report.append(
             {

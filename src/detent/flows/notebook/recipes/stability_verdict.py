@@ -52,7 +52,7 @@ preparations = {
 }
 preparation_scores = {}
 for name, how in preparations.items():
-    other = prepared_otherwise(final_model, **how)
+    other = prepared_otherwise(final_settings, **how)
     preparation_scores[name] = <<SCORE>>
 
 perturbed = [result["score"] for result in perturbation_test_results]

@@ -100,7 +100,7 @@ test_performance = {**scores_of(y_test, predicted, chances), "n": len(y_test)}
 
 reference = clone(baseline).fit(X_study, y_study)
 baseline_performance = {**all_scores(reference, X_test, y_test), "n": len(y_test)}
-times = int(np.clip(2_000_000 / len(y_test) / max(1, len(LABELS)), 100, 1000) * <<MORE>>)
+times = int(np.clip(2_000_000 / len(y_test) / max(1, len(LABELS)), 100, 500) * <<MORE>>)
 resampled = resampled_scores(y_test, predicted, chances, times)
 holdout_interval = {
     name: [float(end) for end in np.nanpercentile(resampled[name], [2.5, 97.5])]

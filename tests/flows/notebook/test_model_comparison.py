@@ -1,4 +1,4 @@
-"""The benchmark of models says who is ahead, and by more than noise; its figures are printed by `make bench`."""
+"""The benchmark of models says who is ahead by more than noise; its figures are printed by `make bench`."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def through_the_command_line(csv: Path, table: Table, folder: Path, *options: st
     ]  # fmt: skip
     begin = time.perf_counter()
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT)
-    if done.returncode:
+    if not notebook.exists():
         raise Failed((done.stdout + done.stderr).strip().splitlines()[-1])
     return time.perf_counter() - begin, notebook
 

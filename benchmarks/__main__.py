@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import audio, coding, environment, machine, report, show, trust
+from benchmarks import audio, coding, environment, machine, notebook, report, show, trust
 from benchmarks.plan import GROUPS, WORKLOADS, Medians
 from benchmarks.runner import run_workload
 
-CHOICES = (*GROUPS, "coding", "audio", "show", "trust")
-"""What can be measured; `coding` is held against bounds, `audio` scores what is heard, `show` what is made of
-it, `trust` is simulated."""
+CHOICES = (*GROUPS, "coding", "notebook", "audio", "show", "trust")
+"""What can be measured; `coding` is held against bounds, `notebook` beside others' models, `audio` scores
+what is heard, `show` what is made of it, `trust` is simulated."""
 
 
 def chosen(text: str) -> list[str]:
@@ -87,6 +87,8 @@ def main() -> None:
         )
     if "coding" in options.only:
         written += coding.main(options.quick)
+    if "notebook" in options.only:
+        written += notebook.main(options.quick)
     if "audio" in options.only:
         print()
         audio.main(options.quick)

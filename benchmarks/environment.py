@@ -17,9 +17,9 @@ class NoPeers(Exception):
     """The peers' environment could not be made, and why."""
 
 
-def interpreter() -> Path:
+def interpreter(home: Path = HOME) -> Path:
     """Return the path of the peers' interpreter."""
-    return HOME / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    return home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
 def scratch() -> Path:
@@ -30,23 +30,23 @@ def scratch() -> Path:
     return folder
 
 
-def ensure() -> Path:
-    """Make the environment if it is missing or older than the pinned list, and return its interpreter."""
-    wanted = hashlib.sha256(PINNED.read_bytes() + sys.version.encode()).hexdigest()
-    stamp = HOME / "peers.sha256"
-    if stamp.exists() and stamp.read_text() == wanted and interpreter().exists():
-        return interpreter()
-    print("Setting up the peers' environment in .bench-venv ...", file=sys.stderr, flush=True)
-    run([sys.executable, "-m", "venv", "--clear", str(HOME)])
-    (HOME / ".gitignore").write_text("*\n")
+def ensure(pinned: Path = PINNED, home: Path = HOME) -> Path:
+    """Make an environment if it is missing or older than its pinned list, and return its interpreter."""
+    wanted = hashlib.sha256(pinned.read_bytes() + sys.version.encode()).hexdigest()
+    stamp, python = home / "peers.sha256", interpreter(home)
+    if stamp.exists() and stamp.read_text() == wanted and python.exists():
+        return python
+    print(f"Setting up the peers' environment in {home.name} ...", file=sys.stderr, flush=True)
+    run([sys.executable, "-m", "venv", "--clear", str(home)])
+    (home / ".gitignore").write_text("*\n")
     uv = shutil.which("uv")
     if uv:
-        run([uv, "pip", "install", "--quiet", "--python", str(interpreter()), "-r", str(PINNED)])
+        run([uv, "pip", "install", "--quiet", "--python", str(python), "-r", str(pinned)])
     else:
-        pip = [str(interpreter()), "-m", "pip", "--disable-pip-version-check"]
-        run([*pip, "install", "--quiet", "-r", str(PINNED)])
+        pip = [str(python), "-m", "pip", "--disable-pip-version-check"]
+        run([*pip, "install", "--quiet", "-r", str(pinned)])
     stamp.write_text(wanted)
-    return interpreter()
+    return python
 
 
 def run(command: list[str]) -> None:

@@ -130,3 +130,49 @@ def test_a_thousand_columns_that_may_all_name_groups_are_read(tmp_path):
     values = np.random.default_rng(0).integers(0, 9, (5000, 1000))
     pd.DataFrame(values, columns=[f"c{n}" for n in range(1000)]).to_parquet(tmp_path / "t.parquet")
     assert read_problem("Predict c7", [tmp_path / "t.parquet"]).target == "c7"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "name", "level", "is_told"),
+    [
+        ("cp1250", "miejscowość", "Łódź", True),
+        ("cp1250", "y", "gęś żółć", True),
+        ("cp1251", "город", "Москва", True),
+        ("shift_jis", "都市", "東京", True),
+        ("cp1252", "größe", "Überlänge in °C", False),
+        ("cp1252", "année", "été, l’âge, col·lecció", False),
+        ("latin-1", "tamaño", "útil 5 m³", False),
+        ("utf-8", "miejscowość", "Łódź", False),
+    ],
+)
+def test_letters_of_another_alphabet_are_told(tmp_path, encoding, name, level, is_told):
+    file = tmp_path / "table.csv"
+    lines = [f"{name},x,z", *(f"{level},{row % 7},{row / 3:.2f}" for row in range(30))]
+    file.write_bytes("\n".join(lines).encode(encoding))
+    warnings = [warning for warning in read_problem("Predict z", [file]).warnings if "UTF-8" in warning]
+    assert len(warnings) == is_told
+
+
+@pytest.mark.parametrize(
+    ("last", "is_told"), [("Total,,900", True), ("Summe:,,900", True), ("b,5,900", False), ("a,,1", False)]
+)
+def test_a_row_of_totals_is_told(tmp_path, last, is_told):
+    file = tmp_path / "table.csv"
+    rows = [f"{'ab'[row % 2]},{row % 7},{row / 3:.2f}" for row in range(30)]
+    file.write_text("\n".join(["name,x,z", *rows, last]))
+    warnings = [warning for warning in read_problem("Predict z", [file]).warnings if "adds up" in warning]
+    assert len(warnings) == is_told
+
+
+def test_a_level_called_total_is_no_row_of_totals(tmp_path):
+    file = tmp_path / "table.csv"
+    rows = [f"{('part', 'total')[row % 2]},{row % 7},{row / 3:.2f}" for row in range(30)]
+    file.write_text("\n".join(["name,x,z", *rows]))
+    assert not read_problem("Predict z", [file]).warnings
+
+
+def test_a_table_of_row_numbers_and_a_target_says_so(tmp_path):
+    file = tmp_path / "table.csv"
+    file.write_text("\n".join([",z", *(f"{row},{row * 7 % 11}" for row in range(30))]))
+    with pytest.raises(ProblemError, match="counts the rows"):
+        read_problem("Predict z", [file])

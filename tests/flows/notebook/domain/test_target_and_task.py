@@ -32,6 +32,8 @@ SHOPS = "store_id:few(12) day:date promo:bin price:num units_sold:int revenue:nu
 LABELLED = "x1:num x2:num label:cat(2) x3:num"
 PLAIN = "height:num width:num weight:num"
 CLINICS = "clinic:cat(9) age:num pressure:num dose:num outcome_score:num"
+FLOORS = "House.Style:cat BsmtFin.SF.1:num BsmtFin.SF.2:num X2nd.Flr.SF:num SalePrice:int"
+STAFF = "employee_no:key age:int yearly_salary:int Attrition:yes years_employed:int"
 
 FOUND = [
     # The contract's own sentences.
@@ -96,6 +98,14 @@ FOUND = [
      "regression"),
     ("Estimate pressure for new clinics", CLINICS, "pressure", "regression"),
     ("Make a good model of this", LABELLED, "label", "classification"),
+    # In other words than the column's.
+    ("Predict what the house sells for", AMES, "SalePrice", "regression"),
+    ("Predict what the house sells for, R2 at least 0.8", FLOORS, "SalePrice", "regression"),
+    ("How much is a used car worth?", CARS, "list_price", "regression"),
+    ("Estimate what an employee earns", STAFF, "yearly_salary", "regression"),
+    ("Which of the patients dies?", "age:num dose:num stage:few(4) death:bin weeks:num", "death",
+     "classification"),
+    ("Predict which employees leave", STAFF, "Attrition", "classification"),
     # Words that stand for something else.
     ("Predict the weight. The training data has more than 200 rows.", PLAIN, "weight", "regression"),
     ("This is not a forecasting problem: predict revenue from price", SHOPS, "revenue", "regression"),
@@ -151,6 +161,12 @@ class TestUnclearTargets:
     def test_nothing_named_is_the_last_column_and_is_told(self):
         choice, task = read("Have a look at this", made_table(PLAIN))
         assert (choice.column, task) == ("weight", "regression")
+        assert choice.warning is not None
+
+    @pytest.mark.parametrize("limit", ["R2 at least 0.8", "RMSE < 2", "R² > 0.85, MAE below 2"])
+    def test_the_figures_of_a_limit_name_no_column(self, limit):
+        choice, _ = read(f"See how it behaves, {limit}", made_table("SF.2:num R.8:num a.85:num last:num"))
+        assert choice.column == "last"
         assert choice.warning is not None
 
     def test_an_option_that_is_no_column_names_the_nearest(self):

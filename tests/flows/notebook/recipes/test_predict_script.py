@@ -137,7 +137,13 @@ class TestRegression:
 
     @pytest.mark.parametrize(
         ("separator", "decimal", "encoding"),
-        [(";", ",", "cp1252"), ("\t", ".", "utf-16"), ("|", ".", "utf-8-sig"), (";", ".", "utf-8")],
+        [
+            (";", ",", "cp1252"),
+            ("\t", ".", "utf-16"),
+            (";", ".", "utf-32"),
+            ("|", ".", "utf-8-sig"),
+            (";", ".", "utf-8"),
+        ],
     )
     def test_a_new_table_may_be_written_otherwise(
         self, script: Path, separator: str, decimal: str, encoding: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -30,6 +30,20 @@ ID_WORDS = words("id ids uuid guid key identifier no nr num number index idx ser
 STRICT_ID_WORDS = words("id ids uuid guid identifier pid uid ssn")
 """Words that name nothing else than whom or what a row is about."""
 ENDINGS = ("ions", "ion", "ing", "als", "al", "ers", "er", "ed", "ies", "es", "is", "s", "e", "y")
+OTHER_WORDS: Mapping[str, frozenset[str]] = {
+    "sell": words("sale price"),
+    "sold": words("sale price"),
+    "cost": words("price fee fare charge"),
+    "worth": words("price value"),
+    "pay": words("price fee fare charge"),
+    "paid": words("price fee fare charge"),
+    "earn": words("salary wage income pay"),
+    "leav": words("churn attrition exit"),
+    "quit": words("churn attrition exit"),
+    "die": words("death dead mortality"),
+    "died": words("death dead mortality"),
+}
+"""What a verb, here its stem, says of whom or what a row is about, as columns are named."""
 
 
 def name_words(name: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
 
 ASSETS = "assets"
 """The folder in a run's work folder that the user's files are copied to."""
+SEEN = 200
+"""Values of a column that are looked at for signs of a wrong encoding."""
+WORD = re.compile(r"[^\s!-/:-@\[-`{-~0-9]+")
+NO_LETTER = re.compile(r"[\x80-\x9f]|(?<=[^\W\d_])[¡-©«-±³´¶¸¹»-¿](?=[^\W\d_])")
+"""A control character, or a sign between letters: what stands for a letter of another alphabet."""
+TOTAL = re.compile(
+    r"(?:grand |sub)?totals?:?|sum(?:me|ma|a)?:?|gesamt:?|insgesamt:?|razem:?|ogółem:?", re.IGNORECASE
+)
 
 
 def read_problem(
@@ -54,11 +63,20 @@ def read_problem(
     held_out = choose_split(problem, table, choice.column, task, split, test_size, facts=facts)
     left_out = _not_features(facts, choice.column, held_out, _kept(keep, columns))
     if len(left_out) + 1 >= len(columns):
+        if format.index_column:
+            left_out = {str(table.index.name or "the first column"): "counts the rows", **left_out}
         reasons = "; ".join(f"'{name}' {reason}" for name, reason in left_out.items())
         raise ProblemError(f"No column is left to predict '{choice.column}' from: {reasons}.")
     warnings = [*threshold_warnings, *([choice.warning] if choice.warning else ()), *held_out.warnings]
     if _names_are_numbers(columns):
         warnings.append("All column names are numbers: the first line of the table may be data.")
+    if (misread := _misread(format, table)) is not None:
+        warnings.append(
+            f"The text is no UTF-8 and was read as {format.encoding}, which gives '{misread}'. If that is "
+            "wrong, save the table as UTF-8."
+        )
+    if (last := _total_in_last_row(table)) is not None:
+        warnings.append(f"The last row says '{last}'. If it adds up the others, take it out of the table.")
     return ProblemReading(
         problem=problem,
         table=facts_of(table, format, f"{ASSETS}/{first.name}"),
@@ -114,6 +132,28 @@ def _not_features(
 
 def _names_owner(name: str, split: Split, groups: Sequence[str]) -> bool:
     return split.kind == "group" and (name == split.column or name in groups)
+
+
+def _misread(format: TableFormat, table: pd.DataFrame) -> str | None:
+    """A word that no Western language has: signs among letters, or letters with accents for the most part."""
+    if format.encoding not in ("cp1252", "latin-1"):
+        return None
+    texts = [name for name in table if table[name].dtype.kind not in "biufcmM"]
+    values = (str(value) for name in texts for value in table[name].dropna().unique()[:SEEN])
+    for word in WORD.findall("\n".join((*map(str, table.columns), *values))):
+        foreign = [letter for letter in word if not letter.isascii()]
+        if NO_LETTER.search(word) or (len(word) > 2 and len(foreign) > 0.7 * len(word)):
+            return str(word)
+    return None
+
+
+def _total_in_last_row(table: pd.DataFrame) -> str | None:
+    """What the last row says, if that is a sum and no other row says the same."""
+    for value in table.iloc[-1]:
+        if isinstance(value, str) and TOTAL.fullmatch(value.strip()):
+            said = sum(table[name].eq(value).sum() for name in table)
+            return value.strip() if said == 1 else None
+    return None
 
 
 def _names_are_numbers(columns: Sequence[str]) -> bool:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from detent.flows.notebook.domain.column_kinds import column_facts
 from detent.flows.notebook.domain.column_names import (
     GENERIC_WORDS,
+    OTHER_WORDS,
     TEXT_WORD,
     Mention,
     find_mentions,
     name_words,
     stem,
 )
-from detent.flows.notebook.domain.metric_words import REGRESSION_METRICS
+from detent.flows.notebook.domain.metric_words import REGRESSION_METRICS, tokens_of
 from detent.flows.notebook.domain.phrases import (
     ObjectPhrase,
     Span,
@@ -199,15 +200,22 @@ class _Search:
             if feature.start < span.end and span.start < feature.end:
                 begin, end = max(feature.start, span.start), min(feature.end, span.end)
                 text = text[: begin - span.start] + " " * (end - begin) + text[end - span.start :]
+        for token in tokens_of(text):
+            if token.kind in ("metric", "number"):  # the `2` of `R2` is no part of a name
+                text = text[: token.start] + " " * (token.end - token.start) + text[token.end :]
         found = (part for word in TEXT_WORD.findall(text) for part in (word, *name_words(word)))
         return {stem(word) for word in found if word.lower() not in GENERIC_WORDS}
 
     def _shares(self, words: set[str]) -> list[tuple[float, str]]:
-        """The columns that share words with some, each with which part of its name is shared."""
+        """The columns that share words with some, each with which part of its name is shared.
+
+        A word that only means what a name says, as `sells` does `price`, counts half.
+        """
+        meant = {stem(name) for word in words for name in OTHER_WORDS.get(word, ())} - words
         scores = []
         for column in self.columns:
             parts = [stem(word) for word in name_words(column)]
-            shared = sum(part in words for part in parts)
+            shared = sum(part in words for part in parts) + sum(part in meant for part in parts) / 2
             if shared and column not in self.aside:
                 scores.append((shared / len(parts), column))
         return scores
@@ -222,10 +230,20 @@ class _Search:
                 continue
             best = max(score for score, _ in scores)
             columns = [column for score, column in scores if score == best]
+            if len(columns) > 1 and (said := self._said_of_it(span, columns)):
+                columns = said
             if len(columns) > 1:
                 raise TargetUnclear(columns)
             return columns[0]
         return None
+
+    def _said_of_it(self, span: Span, columns: Sequence[str]) -> list[str]:
+        """Of `what the house sells for`, the columns that `sells` stands for: not what else a house has."""
+        if not any(phrase.is_question and phrase.head == span for phrase in self.phrases):
+            return []
+        last = TEXT_WORD.findall(self.problem[span.start : span.end])[-1:]
+        means = {stem(name) for word in last for name in OTHER_WORDS.get(stem(word), ())}
+        return [column for column in columns if means & {stem(word) for word in name_words(column)}]
 
     def _fitting(self, columns: Iterable[str]) -> list[str]:
         """Those columns that can be predicted, by the named metrics if there are any."""

@@ -88,6 +88,8 @@ MODELS = Path(__file__).resolve().parent.parent / "models"
 _BODY = r'''
 def decoded(content):
     """The text of a file: by its mark, else UTF-8, Windows-1252 or Latin-1."""
+    if content.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
+        return content.decode("utf-32")
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return content.decode("utf-16")
     for encoding in ("utf-8-sig", "cp1252"):

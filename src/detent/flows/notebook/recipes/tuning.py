@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import re
+
 from detent.flows.notebook.recipes.code_text import cell, fill
 from detent.flows.notebook.recipes.recipe import Kitchen, Recipe
 from detent.flows.notebook.recipes.search_code import SEARCH
 from detent.flows.notebook.recipes.typing_code import READ_AGAIN, RULES
+
+RAN_OUT = re.compile(r"^- A cell ended with (?:TimeoutError|MemoryError|KernelDied)\b", re.MULTILINE)
+"""In the feedback to a retry: time or memory ran out."""
 
 
 def model_training_tuning(kitchen: Kitchen) -> Recipe:
     """Search the settings of the best two, refit the winner on all rows, and save it."""
     # After a backtrack the search is the wider one: the standard one missed a limit on the hold-out.
     attempt = min(3, max(kitchen.iteration, 2 if kitchen.backtracks else 1))
+    ran_out = kitchen.iteration > 1 and RAN_OUT.search(kitchen.feedback) is not None
     slots = {
-        "WIDER": _WIDER if attempt > 1 else "",
-        "ENSEMBLE": _ENSEMBLE if attempt > 2 else "",
+        # What took too long or too much must not be asked for again with more of it.
+        "SEARCH": _SEARCH if not ran_out else _SMALL_SEARCH if kitchen.iteration == 2 else "",
+        "FINAL_CELLS": "STUDY_CELLS" if ran_out else "FINAL_CELLS",
+        "WIDER": _WIDER if attempt > 1 and not ran_out else "",
+        "ENSEMBLE": _ENSEMBLE if attempt > 2 and not ran_out else "",
     }
     return Recipe(
-        lead=_LEADS[attempt - 1],
+        lead=_LEAD_AFTER_RUNNING_OUT if ran_out else _LEADS[attempt - 1],
         code=cell(_IMPORTS, SEARCH, READ_AGAIN, RULES, fill(_TUNING, slots), _SAVING),
         result=_RESULT,
     )
@@ -33,6 +42,12 @@ _LEADS = (
     "the race.",
     "The most careful attempt: to all that was tried before comes the mean of the three best models, which "
     "errs less than most of them alone.",
+)
+
+_LEAD_AFTER_RUNNING_OUT = (
+    "Time or memory ran out in the attempt before, so this one asks for less: few settings on few rows, or "
+    "none at all. The candidates that were compared stay in the race, and the best of them is fitted again on "
+    "as many training rows as the comparison had."
 )
 
 _IMPORTS = """
@@ -68,7 +83,7 @@ def search_best_two(settings, parts):
 
 # What was compared so far stays in the race: whatever is tuned has to beat it.
 contenders, contender_folds, searches = dict(candidates), dict(candidate_folds), []
-search_best_two(settings=10, parts=3)
+<<SEARCH>>
 <<WIDER>>
 <<ENSEMBLE>>
 
@@ -82,10 +97,19 @@ winner = best_names(keeping or contender_folds)[0]
 cv_metrics = {**contender_folds[winner].mean().to_dict(), "n": len(y_study)}
 
 # The final fit takes all training rows where their number allows it.
-final_rows = some_rows(FINAL_CELLS)
+final_rows = some_rows(<<FINAL_CELLS>>)
 final_model = for_rows(contenders[winner], len(final_rows)).fit(X_train.loc[final_rows], y_train[final_rows])
 best_params = {"model": winner, "rows": len(final_rows), **plain_settings(final_model)}
 '''
+
+_SEARCH = """
+search_best_two(settings=10, parts=3)
+"""
+
+_SMALL_SEARCH = """
+SEARCH_CELLS, SEARCH_WORK = SEARCH_CELLS // 4, 0  # the fewest settings, on fewer rows
+search_best_two(settings=4, parts=2)
+"""
 
 _WIDER = r"""
 # The wider search: more kinds of models, more settings, more folds.
@@ -154,8 +178,8 @@ _RESULT = r"""
         "the folds, " + ("met." if meets(limit, cv_metrics, baseline_metrics) else "**not met**.")
         for limit in problem_thresholds
     )
-    + f" The search tried {sum(search['settings'] for search in searches):,} settings. Loaded again, the "
-    "saved model predicts "
+    + (f" The search tried {sum(each['settings'] for each in searches):,} settings." if searches else "")
+    + " Loaded again, the saved model predicts "
     + ("the same" if reload_check["equal"] else "**something else**")
     + f" for {counted(reload_check['rows'], 'row')}."
 )

@@ -103,6 +103,8 @@ def transition_lines(run: NotebookRun, move: Moved) -> Iterator[str]:
         yield f"    {paint('code', 'yellow')} took over from the agent: {clean(instead)}"
     match row:
         case "1" | "6b":
+            if reason.startswith("closed as partial"):
+                yield f"  {paint('partial', 'yellow')}: {clean(reason)}"
             yield _stage_line(document)
         case "6d" if document.steps.current is None:
             yield f"  {paint('↺', 'yellow')} back to an earlier stage: {clean(reason)}"
@@ -114,7 +116,7 @@ def transition_lines(run: NotebookRun, move: Moved) -> Iterator[str]:
             behavior = document.behaviors.completed[-1] if document.behaviors.completed else None
             mark = paint("✓", "green") if row == "5a" else paint("✗", "red")
             name = "" if behavior is None else behavior.behavior_id
-            after = "" if row == "5a" else "   given up"
+            after = "" if row == "5a" else "   no further attempt"
             yield f"    {mark} {clean(name):<44} {clean(reason)}{after}"
         case "5b":
             behavior = document.behaviors.completed[-1]
@@ -316,8 +318,10 @@ def ending_lines(run: Run) -> Iterator[str]:
     from detent.cli.output import clean, paint
 
     view = NotebookRun(run.data)
-    for text, met in view.state.ledger.locked.items():
-        yield f"  {paint('met', 'green') if met else paint('not met', 'red')}  {clean(text)}"
+    ledger = view.state.ledger
+    for text, met in ledger.locked.items():
+        verdict = paint("met", "green") if met else paint("not met", "red")
+        yield f"  {verdict}  {clean(text)}{clean(_measured(text, ledger.locked_scores.get(text), met))}"
     for name, scores in scores_of(view).items():
         shown = "   ".join(
             f"{key} {value:,.4g}" for key, value in scores.items() if isinstance(value, int | float)
@@ -328,6 +332,20 @@ def ending_lines(run: Run) -> Iterator[str]:
         f"  artifacts {metrics.produced}/{metrics.expected}   criteria {metrics.passed}/{metrics.criteria}"
         f"   retries {metrics.retries}   variables {metrics.available}/{metrics.required}"
     )
+
+
+def _measured(text: str, score: str | None, met: bool) -> str:
+    """The score behind a verdict, and by how much it missed the threshold."""
+    from detent.flows.notebook.measuring.thresholds import thresholds_in
+
+    if score is None:
+        return ""
+    limits = thresholds_in([text])
+    try:
+        short = abs(float(score) - limits[0].value)
+    except (ValueError, IndexError):
+        return f"   {score}"
+    return f"   {float(score):,.4g}" + ("" if met else f", short by {short:,.3g}")
 
 
 DISPLAY = NotebookDisplay()

@@ -11,7 +11,6 @@ from detent.engine.acts import Act
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
 from detent.flows.notebook.cells import Cell, CellKind, cell_id
-from detent.flows.notebook.domain.problem import ProblemReading
 from detent.flows.notebook.kernel.session import ACTIONS, OUTPUTS
 from detent.flows.notebook.payloads.plain import to_plain
 from detent.flows.notebook.payloads.values import Action, Actions
@@ -20,6 +19,7 @@ from detent.flows.notebook.recipes.recipe import Kitchen, RecipeSettings
 from detent.flows.notebook.roles.answer import RoleAnswer, journaled_actions
 from detent.flows.notebook.roles.facts import MeasuredFacts, artifacts_to_measure, facts_now, variables_of
 from detent.flows.notebook.roles.move import logged, moved
+from detent.flows.notebook.roles.variants import variants_before
 from detent.flows.notebook.run_view import FINGERPRINT, MEASURED, NotebookRun
 from detent.flows.notebook.settings import NotebookSettings
 from detent.flows.notebook.state.decisions import Decision
@@ -56,23 +56,16 @@ class Generation:
 
     def kitchen(self, run: NotebookRun) -> Kitchen:
         """What a recipe is written from."""
-        settings, reading = self._settings, run.reading
-        behavior = run.behavior
+        settings = self._settings
         return Kitchen(
-            reading,
+            run.reading,
             RecipeSettings(
                 settings.seed, settings.test_size, settings.jobs, settings.stability_threshold,
                 settings.cell_timeout,
             ),
-            run.iteration,
-            str((behavior.whathappened or {}).get("if_continuing_behavior", "")),
-            self._backtracks_to(run, reading),
+            run.iteration + variants_before(run),
+            run.state.ledger.backtracked.count("final_model"),
         )  # fmt: skip
-
-    @staticmethod
-    def _backtracks_to(run: NotebookRun, reading: ProblemReading) -> int:
-        """How often the run has come back to the current step: its behaviors before this entry tell."""
-        return len(run.state.ledger.backtracked)
 
     # -- what becomes of it ---------------------------------------------------------------------------------
 

@@ -177,6 +177,8 @@ class TestTheLastIterationIsCodes:
         assert code.iteration == (1 if "think" in bad else 3)
         fallbacks = [t.detail["fallback_reason"] for t in told if t.detail.get("fallback_used")]
         assert fallbacks == (["schema_violation"] if "think" in bad else ["operator"])
+        reasons = [line["fallback"]["reason"] for t in told for line in t.lines if "fallback" in line]
+        assert reasons == ([] if "think" in bad else ["validation_failure"])
         assert len(list(code.source.splitlines())) > 5
 
 

@@ -12,7 +12,7 @@ from detent.flows.notebook.commands.block import block_lines
 from detent.flows.notebook.domain.problem import ProblemReading
 from detent.flows.notebook.finished import metrics_of, scores_of
 from detent.flows.notebook.history import position
-from detent.flows.notebook.run_view import NotebookRun
+from detent.flows.notebook.run_view import LOG, NotebookRun
 from detent.flows.notebook.state.document import StateDocument
 from detent.kernel.entries import AttemptFailed, Ended, Entry, Moved
 from detent.runtime.plugs import Kind
@@ -99,7 +99,7 @@ def transition_lines(run: NotebookRun, move: Moved) -> Iterator[str]:
     document = run.document
     row = (move.reason or "").partition(" ")[0]
     reason = (move.reason or "").partition(" ")[2]
-    if (instead := _instead_of_agent(move)) is not None:
+    if (instead := _instead_of_agent(run, move)) is not None:
         yield f"    {paint('code', 'yellow')} took over from the agent: {clean(instead)}"
     match row:
         case "1" | "6b":
@@ -134,10 +134,14 @@ def transition_lines(run: NotebookRun, move: Moved) -> Iterator[str]:
             yield f"  {paint('not achieved', 'red')}: {clean(reason)}"
 
 
-def _instead_of_agent(move: Moved) -> str | None:
+def _instead_of_agent(run: NotebookRun, move: Moved) -> str | None:
     """Why code performed a step that was an agent's; None where it did not."""
     detail = move.detail or {}
-    return str(detail.get("fallback_reason")) if detail.get("fallback_used") else None
+    if not detail.get("fallback_used"):
+        return None
+    log = run.values.get(LOG, ())
+    flows_own = log[-1].get("fallback") if log and move.event == "COMPLETE_ACTION" else None
+    return str((flows_own or {}).get("reason") or detail.get("fallback_reason"))
 
 
 def _stage_line(document: StateDocument) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 
+import nbformat
 import pytest
 
 from detent.flows.notebook.commands.display import ending_lines
@@ -135,9 +136,9 @@ class Scored:
             return actions(self._fits.pop(0) if len(self._fits) > 1 else self._fits[0])
         return actions(self._code[step])
 
-    async def run(self, folder, *, verify: bool = False, **settings):
+    async def run(self, folder, *, verify: bool = False, out: str | None = None, **settings):
         async with running(folder, dispatch=agents(self.model, self.roles), **settings) as engine:
-            run = await driven(engine, folder, self.problem, verify=verify)
+            run = await driven(engine, folder, self.problem, verify=verify, out=out)
             return run, await history(engine, run.id)
 
 
@@ -164,7 +165,8 @@ def reached(tmp_path_factory):
 @pytest.fixture(scope="module")
 def missed(tmp_path_factory):
     """The same two models, and a threshold that neither meets."""
-    return asyncio.run(Scored("R2 > 0.999", WEAK, GOOD).run(tmp_path_factory.mktemp("missed")))
+    folder = tmp_path_factory.mktemp("missed")
+    return asyncio.run(Scored("R2 > 0.999", WEAK, GOOD).run(folder, out=str(folder / "out.ipynb")))
 
 
 def steps_of_cells(run) -> list[str | None]:
@@ -233,6 +235,14 @@ class TestAThresholdThatIsOutOfReach:
         assert f'test_performance["r2"] > 0.999 missed: {score:g}' in given_up[-1]
         line = next(line for line in ending_lines(run) if "not met" in line)
         assert re.search(rf"{score:.4g}.*short by {0.999 - score:.3g}", line), line
+
+    def test_its_files_are_written_though_no_command_has_driven_it(self, missed):
+        """As `detent serve` drives a run: the flow writes them at its end."""
+        notebook = nbformat.read(missed[0].data["options"]["out"], as_version=4)
+        assert "Not achieved" in notebook.cells[0].source
+        codes = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        assert len(codes) == 5
+        assert all(cell.outputs and cell.execution_count for cell in codes)
 
 
 HARD_ROWS_LEFT_OUT = """easy = y_test.sub(y_test.median()).abs().nsmallest(6).index

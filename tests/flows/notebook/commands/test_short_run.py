@@ -99,7 +99,7 @@ class TestRunning:
 class TestLooking:
     def test_it_is_listed(self, here):
         listed = here.detent("notebook", "list", "--json").json["runs"]
-        assert [row["id"] for row in listed] == [ID]
+        assert ID in [row["id"] for row in listed]
         assert here.detent("runs", "--flow", "notebook", "--json").json["runs"] == listed
 
     @pytest.mark.parametrize("name", ["show", "status"])
@@ -166,6 +166,43 @@ class TestWritingAgain:
         assert here.detent("notebook", "export", ID, "--format", "pdf").code == 2
         (tmp_path / "file").touch()
         assert here.detent("notebook", "export", ID, "-o", str(tmp_path / "file")).code == 2
+
+
+@pytest.fixture(scope="module")
+def forked(module_project: Project, started: Answer) -> Answer:
+    """A fork of the run, not driven yet."""
+    return module_project.detent("fork", ID, "--id", "fork", "--detach")
+
+
+class TestAFork:
+    def test_it_works_in_a_folder_of_its_own_with_the_data(self, here, forked):
+        """Its cells are executed there once more, and the files of its original stay as they are."""
+        assert forked.code == 0, forked.err
+        folder = here.folder / ".detent/notebooks"
+        before = {path: path.stat().st_mtime_ns for path in (folder / "short%2Fone").rglob("*")}
+        resumed = here.detent("notebook", "resume", "fork", "--transitions", "3", "--json")
+        assert resumed.code == 0, resumed.err
+        result = json.loads(resumed.out.splitlines()[-1])
+        assert result["work"] == str(folder / "fork")
+        assert (result["state"], result["location"]["step_id"]) == (
+            "BEHAVIOR_COMPLETED", "data_structure_discovery",
+        )  # fmt: skip
+        assert (folder / "fork/assets/houses.csv").read_bytes() == (here.folder / "houses.csv").read_bytes()
+        assert before == {path: path.stat().st_mtime_ns for path in (folder / "short%2Fone").rglob("*")}
+
+    def test_it_writes_beside_what_its_original_has_written(self, here, forked):
+        shown = here.detent("notebook", "show", "fork", "--json").json
+        assert shown["notebook"] == str(here.folder / "res-fork.ipynb")
+        assert here.detent("notebook", "show", ID, "--json").json["notebook"].endswith("/res.ipynb")
+
+    def test_an_original_without_its_folder_cannot_be_forked(self, here):
+        folder = here.folder / ".detent/notebooks/short%2Fone"
+        folder.rename(folder.with_name("away"))
+        try:
+            again = here.detent("fork", ID, "--id", "another", "--detach")
+        finally:
+            folder.with_name("away").rename(folder)
+        assert (again.code, "another" in str(here.detent("runs", "--json").json)) == (2, False)
 
 
 class TestExecutingAgain:

@@ -265,9 +265,11 @@ class NotebookDisplay(Kind):
         return lines
 
     async def deliver(self, engine: Engine, run: Run) -> None:
-        """Write the notebook to the run's own `--out`, however it stands."""
+        """Write the notebook to the run's own `--out`, however it stands; at its end the flow has done so."""
         from detent.flows.notebook.delivery import deliver
 
+        if getattr(engine.flows.get(run.flow), "delivered", {}).get(run.id) == run.seq:
+            return
         out = NotebookRun(run.data).options.out
         if out is not None:
             await deliver(engine.store, run, Path(out))

@@ -198,16 +198,13 @@ async def _run(
 
 
 def _budget(options: Options, workspace: Workspace, max_transitions: int | None) -> Budget:
-    """The budget of the run; transitions are steps of the engine."""
-    from dataclasses import replace
-
+    """The budget of the run, and its transitions at most: the first limit that is reached ends it."""
     from detent.cli.values import read_budget
     from detent.flows.notebook.settings import notebook_settings
-    from detent.kernel.budget import Budget
+    from detent.flows.notebook.start import limited
 
-    budget = read_budget(options, workspace.settings) or Budget()
     most = max_transitions or notebook_settings(workspace.settings).max_transitions
-    return budget if budget.steps is not None and max_transitions is None else replace(budget, steps=most)
+    return limited(read_budget(options, workspace.settings), most)
 
 
 async def _drive(

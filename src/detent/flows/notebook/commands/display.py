@@ -104,7 +104,7 @@ def transition_lines(run: NotebookRun, move: Moved) -> Iterator[str]:
     match row:
         case "1" | "6b":
             if reason.startswith("closed as partial"):
-                yield f"  {paint('partial', 'yellow')}: {clean(reason)}"
+                yield f"  {paint('closed as partial', 'yellow')}: {clean(reason.partition(': ')[2])}"
             yield _stage_line(document)
         case "6d" if document.steps.current is None:
             yield f"  {paint('↺', 'yellow')} back to an earlier stage: {clean(reason)}"

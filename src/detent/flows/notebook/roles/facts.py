@@ -16,9 +16,11 @@ from detent.flows.notebook.domain.catalogue import (
     Scored,
     closing_criteria,
     locked_criteria,
+    plan_artifacts,
     producer_of,
     stage_of_step,
 )
+from detent.flows.notebook.domain.catalogue_data import find_stage
 from detent.flows.notebook.domain.probes import (
     fingerprint_probe,
     folds_probe,
@@ -58,6 +60,7 @@ from detent.flows.notebook.payloads.values import (
     BehaviorReflection,
     PcsTexts,
     StageReflection,
+    StepPlan,
 )
 from detent.flows.notebook.recipes.cookbook import CLOSING
 from detent.flows.notebook.roles.move import moment
@@ -413,7 +416,20 @@ class MeasuredFacts:
         ]
         gaps = [gap for gap in gaps if not gap.spent]
         critical = [gap for gap in gaps if gap.critical and gap.producer_stage == run.stage.stage_id]
-        return critical[0].producer_step if critical else None
+        if critical:
+            return critical[0].producer_step
+        plan = self.plan_for_foreign_stage(run)
+        return None if plan is None else plan.steps[0].id
+
+    def plan_for_foreign_stage(self, run: NotebookRun) -> StepPlan | None:
+        """The catalogue's steps for what a stage that it does not have still lacks."""
+        if find_stage(run.stage.stage_id) is not None:
+            return None
+        there = run.document.variables
+        missing = [name for name in run.stage.verified_artifacts or () if name not in there]
+        return plan_artifacts(
+            missing, there, run.reading, run.options.profile, stability=self._settings.stability
+        )
 
     # -- claims ---------------------------------------------------------------------------------------------
 

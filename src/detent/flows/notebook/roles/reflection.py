@@ -195,6 +195,9 @@ class Reflection:
 
     def steps_to_redo(self, run: NotebookRun) -> StepPlan:
         """The catalogue's plan for a backtrack in the stage, or a revision: from the step to do again on."""
+        foreign = self._facts.plan_for_foreign_stage(run)
+        if foreign is not None:
+            return foreign
         plan = plan_steps(run.stage.stage_id, run.reading, run.options.profile, stability=self._stability)
         first = self._facts.step_to_redo(run)
         ids = [step.id for step in plan.steps]

@@ -105,6 +105,9 @@ class Flow:
         """Called after the end of a run without a parent is committed."""
         self.waits: Callable[[Store, Run], Awaitable[None]] | None = None
         """Called when a run without a parent is left waiting."""
+        self.copied: Callable[[Run, str], Mapping[str, Any]] | None = None
+        """Gives what a fork's data have in place of the original's, such as a folder of its own, from the
+        original as it stood and the fork's id."""
         self.kept_in: Callable[[Store], None] | None = None
         """Called with the store of each engine that the flow is given to."""
         self.closing = closing

@@ -146,6 +146,9 @@ async def fork_family(
         dict.fromkeys(path for past in pasts for path in past.flow.done_by(past) if path in undone)
     )
     additions: dict[str, Any] = {UNDONE: undone_paths} if undone_paths else {}
+    flow = active.flow(row.flow)
+    if flow.copied is not None:
+        additions.update(flow.copied(pasts[0].run, new_id))
     if callable(changes):
         changes = changes(pasts)
     forked = Forked(
@@ -156,7 +159,7 @@ async def fork_family(
     )
     own.append(Entry(len(own) + 1, active.clock.now(), 1, forked))
     run = Run.fold(new_id, own)
-    await claims.migration(active, run, active.flow(row.flow))  # raises before anything is written
+    await claims.migration(active, run, flow)  # raises before anything is written
     for copy in reversed(copies):  # the root last, after the runs it refers to
         await _create(active, copy, undone)
     return new_id

@@ -346,3 +346,19 @@ async def test_a_message_reaches_the_named_agents_next_prompt_and_is_no_cell(tmp
     assert not [request for request in others if note in request.prompt]
     assert note not in str(NotebookRun(run.data).cells)
     assert result_of(run)["state"] == "WORKFLOW_COMPLETE"
+
+
+@pytest.mark.parametrize("asked_for", [True, False])
+async def test_a_generator_sees_what_was_printed_before_where_its_plan_asks_for_it(tmp_path, asked_for):
+    """N-31."""
+
+    def arrange(prompt: str) -> str:
+        return arranged(prompt).replace("<outputs>", f"<effects>{asked_for}</effects><outputs>")
+
+    model = Model(answers(behavior_arranger=arrange))
+    async with running(tmp_path, dispatch=agents(model)) as engine:
+        await driven(engine, tmp_path, PLAIN_PROBLEM, moves=8)
+    asked = model.asked("action_generator")
+    request = next(request for request in asked if step_of(request.prompt) == "score_mean")
+    assert ("PREVIOUS_OUTPUT\nmean 2.0" in request.prompt) is asked_for
+    assert request.state["effects"] == {"current": [], "history": []}

@@ -16,12 +16,16 @@ import nbformat
 import pytest
 
 from detent.flows.notebook.delivery import deliver
-from detent.flows.notebook.domain.catalogue import plan_stages, plan_steps
+from detent.flows.notebook.domain.catalogue import closing_criteria, plan_stages, plan_steps
 from detent.flows.notebook.exports.cell import NotebookCell
 from detent.flows.notebook.finished import Finished, finished_notebook, metrics_of
 from detent.flows.notebook.history import Transition
+from detent.flows.notebook.measuring.expressions import assigned_names
+from detent.flows.notebook.recipes.cookbook import CLOSING, recipe_for
+from detent.flows.notebook.recipes.recipe import Kitchen, RecipeSettings
 from detent.flows.notebook.result import result_of
 from detent.flows.notebook.run_view import NotebookRun
+from detent.flows.notebook.settings import NotebookSettings
 from detent.flows.notebook.state.machine import ROWS
 from detent.flows.notebook.state.state_checks import check_state
 from detent.flows.notebook.state.state_json import json_schema, read_state
@@ -299,6 +303,32 @@ class TestTheFigures:
         assert len(reports) >= 68
         assert [report["mismatches"] for report in reports if report["mismatches"]] == []
         assert sum(report["claims"] for report in reports) > 300
+
+
+def test_every_cell_follows_from_the_problem_and_the_settings(whole):
+    """N-16 beyond the first stage: written again without a kernel, each cell is the one of the run."""
+    defined: set[str] = set()
+    settings = NotebookSettings()
+    kitchen = Kitchen(whole.view.reading, RecipeSettings(seed=settings.seed, jobs=settings.jobs))
+    checked = 0
+    for cell in whole.view.live:
+        if not cell.is_code:
+            continue
+        closes = CLOSING in assigned_names(cell.source)
+        criteria = list(closing_criteria(cell.step, whole.view.reading)) if closes else []
+        recipe = recipe_for(cell.step, kitchen, [CLOSING] if closes else [], criteria, defined)
+        assert recipe.code == cell.source, cell.step
+        defined |= assigned_names(cell.source)
+        checked += 1
+    assert checked == 42
+
+
+def test_a_second_execution_prints_and_scores_the_same(whole):
+    """N-16: the re-execution in a fresh kernel and an empty folder, cell by cell, against the run itself."""
+    effects = whole.transitions[-1].state["state"]["effects"]
+    printed = [text[:1900] for cell in whole.code() for text in texts_of(cell)]
+    assert [text[:1900] for text in (*effects["history"], *effects["current"])] == printed
+    assert any("cross_validation" in str(cell.metadata) for cell in whole.code())
 
 
 async def test_a_second_run_writes_the_same(whole, tmp_path):

@@ -177,6 +177,8 @@ class TestTheLastIterationIsCodes:
         assert code.iteration == (1 if "think" in bad else 3)
         fallbacks = [t.detail["fallback_reason"] for t in told if t.detail.get("fallback_used")]
         assert fallbacks == (["schema_violation"] if "think" in bad else ["operator"])
+        reasons = [line["fallback"]["reason"] for t in told for line in t.lines if "fallback" in line]
+        assert reasons == ([] if "think" in bad else ["validation_failure"])
         assert len(list(code.source.splitlines())) > 5
 
 
@@ -234,6 +236,32 @@ class TestRevisions:
         assert len(asked) == 3  # once, and for the revision twice
         current = told[10].state["observation"]["location"]["current"]
         assert current["step_id"] == "data_collection_inventory"
+
+    async def test_a_foreign_stage_gets_the_steps_of_the_catalogue_that_make_what_it_lacks(self, tmp_path):
+        """N-77: a stage that the catalogue does not have, by the artifacts that it is to produce."""
+        stage = (
+            '<stage id="tidy_up" title="Tidy up"><goal>Tidy.</goal><verified_artifacts>'
+            '<variable name="data_structure_document">x</variable></verified_artifacts></stage>'
+        )
+        made = "data_structure_document"
+        step = STEPS[: STEPS.index('<step id="score_mean')].replace("final_model", made)
+        plans = [step + "</steps>", "I have no other plan."]
+        model = Model({
+            "stage_planner": answers()["stage_planner"].replace("<remaining>", f"<remaining>{stage}"),
+            "step_planner": plans,
+            "behavior_arranger": lambda prompt: arranged(prompt).replace("final_model", made),
+            "action_generator": lambda prompt: actions("1 / 0"),
+        })  # fmt: skip
+        async with running(tmp_path, dispatch=agents(model, list(ALL_ROLES)[:4])) as engine:
+            run = await driven(engine, tmp_path, PLAIN_PROBLEM, moves=10)
+            told = await history(engine, run.id)
+        progress = told[-1].state["observation"]["location"]["progress"]
+        assert (told[-1].name, progress["stages"]["current"]["stage_id"]) == ("START_STEP", "tidy_up")
+        steps = [progress["steps"]["current"], *progress["steps"]["remaining"]]
+        assert [step["step_id"] for step in steps] == [
+            "data_collection_inventory",
+            "data_structure_discovery",
+        ]
 
     async def test_a_goal_that_loses_the_users_threshold_is_refused(self, tmp_path):
         """N-78 at the stage reflector."""

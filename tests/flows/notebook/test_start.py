@@ -8,10 +8,11 @@ import os
 import pytest
 
 from detent.flows.notebook.run_view import NotebookRun
-from detent.flows.notebook.start import prepared, read
+from detent.flows.notebook.start import limited, prepared, read, start_notebook
 from detent.flows.notebook.state.state_checks import check_state
+from detent.kernel.budget import Budget
 from detent.kernel.errors import ConfigurationError
-from tests.flows.notebook.samples import beginning
+from tests.flows.notebook.samples import beginning, running
 
 
 def began(folder, **changed):
@@ -76,3 +77,25 @@ class TestStart:
         start.files[0].chmod(0)
         with pytest.raises(ConfigurationError):
             read(start)
+
+
+class TestLimits:
+    @pytest.mark.parametrize(
+        ("budget", "expected"),
+        [
+            (None, Budget(steps=500)),
+            (Budget(tokens=9), Budget(tokens=9, steps=500)),
+            (Budget(steps=3), Budget(steps=3)),
+            (Budget(steps=900, cost_usd=1.0), Budget(steps=500, cost_usd=1.0)),
+        ],
+    )
+    def test_a_budget_comes_beside_the_number_of_transitions(self, budget, expected):
+        """The first limit that is reached ends the run; a higher one of the other kind does not lift it."""
+        assert limited(budget, 500) == expected
+
+    async def test_a_run_that_is_started_with_a_budget_keeps_the_setting_too(self, tmp_path):
+        async with running(tmp_path, max_transitions=7) as engine:
+            run_id = await start_notebook(
+                engine, beginning(tmp_path), budget=Budget(tokens=9), drive=False
+            )  # fmt: skip
+            assert (await engine.get(run_id)).budget == Budget(tokens=9, steps=7)

@@ -18,6 +18,9 @@ ACCEPTED = "accepted"
 SUPERSEDED = "superseded"
 """Key: ranges of cells that a backtrack has superseded, as pairs of positions."""
 
+FOREIGN = "foreign"
+"""Behavior and role of cells that a run has begun with: another program wrote and executed them."""
+
 CellKind = Literal["title", "stage", "step", "section", "text", "code"]
 HEADINGS: Mapping[str, str] = {"title": "# ", "stage": "## ", "step": "### ", "section": "#### "}
 

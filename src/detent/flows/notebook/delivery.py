@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,8 +12,9 @@ from detent.flows.notebook.exports.html import notebook_page
 from detent.flows.notebook.exports.ipynb import notebook_file
 from detent.flows.notebook.exports.markdown import notebook_markdown
 from detent.flows.notebook.finished import Finished, finished_notebook
-from detent.flows.notebook.run_view import NotebookRun
+from detent.flows.notebook.run_view import NotebookRun, RunOptions
 from detent.flows.notebook.trace import STATES, write_trace
+from detent.flows.notebook.work_folder import folder_name
 from detent.kernel.errors import ConfigurationError, nearest
 from detent.kernel.run import Run
 
@@ -65,6 +67,31 @@ async def deliver(store: Store, run: Run, out: Path) -> Path:
         ConfigurationError: the place cannot be written to.
     """
     return _delivered(await finished_notebook(store, run), NotebookRun(run.data).work, places(out))
+
+
+async def deliver_own(store: Store, run: Run) -> None:
+    """Write a run's notebook to its own `--out` and its transitions to its own `--trace`, where it has them.
+
+    Raises:
+        ConfigurationError: a place cannot be written to.
+    """
+    options = NotebookRun(run.data).options
+    if options.out is not None:
+        await deliver(store, run, Path(options.out))
+    if options.trace is not None:
+        await write_trace(store, run.id, Path(options.trace))
+
+
+def own_places(options: RunOptions, run_id: str) -> RunOptions:
+    """The options of a fork: it writes beside what its original has written."""
+
+    def beside(place: str | None) -> str | None:
+        if place is None:
+            return None
+        path = Path(place)
+        return str(path.with_name(f"{path.stem}-{folder_name(run_id)[:8]}{path.suffix}"))
+
+    return replace(options, out=beside(options.out), trace=beside(options.trace))
 
 
 def _delivered(finished: Finished, work: Path, there: Places) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,16 +31,18 @@ from detent.flows.notebook.roles.role import (
     STEP_PLANNER,
     Role,
 )
-from detent.flows.notebook.run_view import WHY_FAILED, NotebookRun
+from detent.flows.notebook.run_view import OPTIONS, WHY_FAILED, WORK, NotebookRun
 from detent.flows.notebook.settings import NotebookSettings
 from detent.flows.notebook.state.machine import NOTEBOOK, NotebookState
 from detent.flows.notebook.verification import VERIFY, verification_tool
+from detent.flows.notebook.work_folder import copy_folder
 from detent.kernel.budget import Budget
 from detent.kernel.run import Run
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
     from detent.adapters.jupyter.port import NotebookKernel
+    from detent.engine.ports import Store
 
 NAME = "notebook"
 
@@ -69,6 +72,17 @@ class NotebookFlow(Flow):
             on_failure=_failed,
             budget=Budget(steps=settings.max_transitions),
         )
+        self.delivered: dict[str, int] = {}
+        """The entry up to which a run's own files were written here, by its id."""
+        self.ended = self.waits = self._deliver
+        self.copied = _copied
+
+    async def _deliver(self, store: Store, run: Run) -> None:
+        """Write what a run is to leave behind, whoever has driven it to its end."""
+        from detent.flows.notebook.delivery import deliver_own
+
+        await deliver_own(store, run)
+        self.delivered[run.id] = run.seq
 
     def _own_steps(self, settings: NotebookSettings) -> Mapping[Any, Step]:
         reflection = Reflection(settings, self.facts)
@@ -149,6 +163,17 @@ def _failed(run: Run, reason: str, message: str) -> Detour | None:
     if run.state in (NotebookState.FAILED.value, NotebookState.WORKFLOW_COMPLETE.value):
         return None
     return Detour(NotebookState.FAILED, {WHY_FAILED: f"{reason}: {message}"[:500]})
+
+
+def _copied(run: Run, new_id: str) -> Mapping[str, Any]:
+    """A fork has a folder and places of its own, so that neither run disturbs the other."""
+    from detent.flows.notebook.delivery import own_places
+
+    view = NotebookRun(run.data)
+    return {
+        WORK: str(copy_folder(view.work, new_id)),
+        OPTIONS: asdict(own_places(view.options, new_id)),
+    }
 
 
 def jupyter_kernel(settings: NotebookSettings) -> MakeKernel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,4 +89,12 @@ async def start_notebook(
         ConfigurationError: a file is missing, or the problem cannot be read.
     """
     reading = read(beginning)
-    return await engine.start(FLOW, prepared(beginning, reading), budget=budget, drive=drive)
+    most = engine.flow(FLOW).budget
+    limits = budget if most is None or most.steps is None else limited(budget, most.steps)
+    return await engine.start(FLOW, prepared(beginning, reading), budget=limits, drive=drive)
+
+
+def limited(budget: Budget | None, transitions: int) -> Budget:
+    """A budget under which a run makes so many transitions at most; they are steps of the engine."""
+    budget = budget or Budget()
+    return replace(budget, steps=min(transitions, budget.steps or transitions))

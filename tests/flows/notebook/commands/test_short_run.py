@@ -99,7 +99,7 @@ class TestRunning:
 class TestLooking:
     def test_it_is_listed(self, here):
         listed = here.detent("notebook", "list", "--json").json["runs"]
-        assert [row["id"] for row in listed] == [ID]
+        assert ID in [row["id"] for row in listed]
         assert here.detent("runs", "--flow", "notebook", "--json").json["runs"] == listed
 
     @pytest.mark.parametrize("name", ["show", "status"])
@@ -166,6 +166,100 @@ class TestWritingAgain:
         assert here.detent("notebook", "export", ID, "--format", "pdf").code == 2
         (tmp_path / "file").touch()
         assert here.detent("notebook", "export", ID, "-o", str(tmp_path / "file")).code == 2
+
+
+@pytest.fixture(scope="module")
+def forked(module_project: Project, started: Answer) -> Answer:
+    """A fork of the run, not driven yet."""
+    return module_project.detent("fork", ID, "--id", "fork", "--detach")
+
+
+class TestAFork:
+    def test_it_works_in_a_folder_of_its_own_with_the_data(self, here, forked):
+        """Its cells are executed there once more, and the files of its original stay as they are."""
+        assert forked.code == 0, forked.err
+        folder = here.folder / ".detent/notebooks"
+        before = {path: path.stat().st_mtime_ns for path in (folder / "short%2Fone").rglob("*")}
+        resumed = here.detent("notebook", "resume", "fork", "--transitions", "3", "--json")
+        assert resumed.code == 0, resumed.err
+        result = json.loads(resumed.out.splitlines()[-1])
+        assert result["work"] == str(folder / "fork")
+        assert (result["state"], result["location"]["step_id"]) == (
+            "BEHAVIOR_COMPLETED", "data_structure_discovery",
+        )  # fmt: skip
+        assert (folder / "fork/assets/houses.csv").read_bytes() == (here.folder / "houses.csv").read_bytes()
+        assert before == {path: path.stat().st_mtime_ns for path in (folder / "short%2Fone").rglob("*")}
+
+    def test_it_writes_beside_what_its_original_has_written(self, here, forked):
+        shown = here.detent("notebook", "show", "fork", "--json").json
+        assert shown["notebook"] == str(here.folder / "res-fork.ipynb")
+        assert here.detent("notebook", "show", ID, "--json").json["notebook"].endswith("/res.ipynb")
+
+    def test_an_original_without_its_folder_cannot_be_forked(self, here):
+        folder = here.folder / ".detent/notebooks/short%2Fone"
+        folder.rename(folder.with_name("away"))
+        try:
+            again = here.detent("fork", ID, "--id", "another", "--detach")
+        finally:
+            folder.with_name("away").rename(folder)
+        assert (again.code, "another" in str(here.detent("runs", "--json").json)) == (2, False)
+
+
+class TestAStateOfAnotherOrigin:
+    """Section 12: a new run begins where a state JSON stands."""
+
+    @pytest.fixture
+    def state(self, here):
+        """The run's own state behind its first step, with the cells that led to it."""
+        plain = json.loads((here.folder / "trace/states/0005_TRANSITION_TO_COMPLETE_STEP.json").read_text())
+        cells = nbformat.read(here.folder / "res.ipynb", as_version=4).cells[1:]
+        plain["state"]["notebook"]["cells"] = [
+            {"cell_type": cell.cell_type, "source": cell.source} for cell in cells
+        ]
+        return plain
+
+    def resumed(self, here, state, *args):
+        (here.folder / "foreign.json").write_text(json.dumps(state))
+        return here.detent(
+            "notebook", "resume", "--state-file", "foreign.json", "--file", "houses.csv", *args
+        )  # fmt: skip
+
+    def test_its_cells_are_executed_first_and_the_work_goes_on(self, here, state):
+        answer = self.resumed(
+            here, state, "--id", "foreign", "--out", "foreign.ipynb", "--transitions", "4", "--json"
+        )
+        assert answer.code == 0, answer.err
+        moves = [json.loads(line) for line in answer.out.splitlines()][:-1]
+        assert [move["event"] for move in moves] == [
+            "START_STEP", "START_BEHAVIOR", "COMPLETE_ACTION", "TRANSITION_TO_COMPLETE_STEP",
+        ]  # fmt: skip
+        assert moves[-1]["location"]["step_id"] == "data_structure_discovery"
+        sources = [cell.source for cell in nbformat.read(here.folder / "foreign.ipynb", as_version=4).cells]
+        listed = [cell["source"] for cell in state["state"]["notebook"]["cells"]]
+        assert sources[1 : 1 + len(listed)] == listed
+        assert "raw_dataset" in sources[-2]  # a cell that needs what the listed ones have made
+
+    def test_a_cell_that_cannot_be_executed_ends_the_run(self, here, state):
+        state["state"]["notebook"]["cells"][-1] = {"cell_type": "code", "source": "1 / 0"}
+        answer = self.resumed(here, state, "--id", "broken", "--transitions", "4", "--json")
+        assert answer.code == 1
+        assert "ZeroDivisionError" in json.loads(answer.out.splitlines()[-1])["reason"]
+
+    @pytest.mark.parametrize(
+        "spoil",
+        [
+            lambda plain: plain["state"]["FSM"].update(state="FAILED"),
+            lambda plain: plain["observation"]["location"]["current"].update(step_id=None),
+            lambda plain: plain["state"]["notebook"].update(cells=[{"cell_type": "raw", "source": ""}]),
+        ],
+        ids=["an end", "no step", "no cell"],
+    )
+    def test_a_state_that_no_run_can_begin_with_is_refused(self, here, state, spoil):
+        spoil(state)
+        assert self.resumed(here, state, "--id", "refused").code == 2
+        assert not (here.folder / ".detent/notebooks/refused").exists()
+        assert here.detent("notebook", "resume").code == 2
+        assert here.detent("notebook", "resume", ID, "--out", "x.ipynb").code == 2
 
 
 class TestExecutingAgain:

@@ -166,6 +166,19 @@ class TestRetries:
         run = move(run, "4")
         assert row(run, behavior=found, step=DONE, raised=True, died=True) == "5c"
 
+    def test_a_missed_threshold_that_no_iteration_can_change_is_not_tried_again(self):
+        """N-101: the model was made elsewhere, and its score was recomputed."""
+        scored = ArtifactFact("test_performance", "incomplete", "criterion")
+        missed = Verdict((scored,), (replace(LOCKED, final=True),))
+        assert row(behaved(), behavior=missed, step=missed) == "5d"
+        for other in (
+            {"behavior": Verdict((scored,), (LOCKED,))},  # the behavior makes the model that is scored
+            {"behavior": replace(missed, criteria=(*missed.criteria, CriterionFact("n > 1", False)))},
+            {"behavior": replace(missed, artifacts=(ArtifactFact("test_performance", "missing", "absent"),))},
+            {"behavior": missed, "raised": True},
+        ):
+            assert row(behaved(), **{"step": missed, **other}) == "5c"
+
     def test_a_second_death_of_the_kernel_counts_as_retries_used_up(self):
         """N-87."""
         facts = {"behavior": verdict(missing=("frame",)), "raised": True, "died": True}
@@ -271,7 +284,7 @@ class TestGaps:
         assert decide(all_steps_done(), Facts(AT, gaps=gaps)).gap.name == "frame"
 
     def test_after_an_escalation_a_backtrack_needs_the_revision(self):
-        gaps = (self.gap("model", weak=True),)
+        gaps = (self.gap("model"),)
         escalated = with_row(all_steps_done(), escalated=True)
         assert row(escalated, gaps=gaps) == "6d"
         spent = with_row(escalated, revised_stages=("first",))
@@ -339,8 +352,42 @@ class TestPartialStages:
         escalated = with_row(step_done(), escalated=True)
         found = Verdict((ArtifactFact("frame", "missing", "absent"),), (LOCKED,))
         assert row(escalated, behavior=found, step=found, stage=found) == "6f"
+
+    def test_the_stages_other_steps_are_done_all_the_same(self):
+        """N-93: business impact and the like are not skipped because the hold-out was missed."""
+        escalated = with_row(step_done(), escalated=True)
         there = Verdict((ArtifactFact("frame", "complete"),), (LOCKED,))
-        assert row(escalated, behavior=there, step=there, stage=there) == "6b"
+        missing = Verdict((*there.artifacts, ArtifactFact("report", "missing", "absent")), (LOCKED,))
+        facts = {"behavior": there, "step": there, "stage": missing}
+        assert row(escalated, **facts) == "6a"
+        assert row(escalated, revision_offered=True, **facts) == "6e"
+        assert row(escalated, gaps=(GapFact("x", "describe", True),), **facts) == "6b"
+        after = move(escalated, "6a", stage_reflection(False), **facts)
+        assert after.document.steps.completed[-1].completion_status == "failed"
+        assert not after.ledger.escalated
+
+    def test_a_model_that_is_too_weak_holds_nothing_up_once_nobody_can_go_back_for_it(self):
+        weak = GapFact("frame", "threshold", True, "first", "load", weak=True)
+        facts = {"gaps": (weak,), "stage": verdict("frame", "report")}
+        assert row(all_steps_done(), **facts) == "6d"
+        assert row(with_row(all_steps_done(), backtracked=("frame",)), **facts) == "6b"
+        assert row(with_row(step_done(), backtracked=("frame",)), **facts) == "6a"
+        # Its producer has nothing else to try.
+        assert row(all_steps_done(), **{**facts, "gaps": (replace(weak, spent=True),)}) == "6b"
+        # One that is missing does.
+        missing = replace(weak, weak=False)
+        lost = with_row(all_steps_done(), backtracked=("frame",))
+        assert row(lost, **{**facts, "gaps": (missing,)}) == "6f"
+
+    def test_a_model_that_falls_short_elsewhere_too_is_no_other_failure(self):
+        """N-93: what misses a threshold by far does not beat the baseline either."""
+        escalated = with_row(all_steps_done(), escalated=True)
+        worse = CriterionFact('report["beats_baseline"]', False, "False", of_model=True)
+        found = Verdict((ArtifactFact("report", "complete"),), (worse,))
+        facts = {"behavior": found, "step": found, "stage": found}
+        assert row(escalated, **facts) == "6f"
+        missed = with_row(escalated, locked={LOCKED.text: False})
+        assert row(missed, **facts) == "6b"
 
     def test_so_does_a_cell_that_raised(self):
         escalated = with_row(all_steps_done(), escalated=True)

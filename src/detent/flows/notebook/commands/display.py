@@ -12,7 +12,7 @@ from detent.flows.notebook.commands.block import block_lines
 from detent.flows.notebook.domain.problem import ProblemReading
 from detent.flows.notebook.finished import metrics_of, scores_of
 from detent.flows.notebook.history import position
-from detent.flows.notebook.run_view import NotebookRun
+from detent.flows.notebook.run_view import LOG, NotebookRun
 from detent.flows.notebook.state.document import StateDocument
 from detent.kernel.entries import AttemptFailed, Ended, Entry, Moved
 from detent.runtime.plugs import Kind
@@ -99,10 +99,12 @@ def transition_lines(run: NotebookRun, move: Moved) -> Iterator[str]:
     document = run.document
     row = (move.reason or "").partition(" ")[0]
     reason = (move.reason or "").partition(" ")[2]
-    if (instead := _instead_of_agent(move)) is not None:
+    if (instead := _instead_of_agent(run, move)) is not None:
         yield f"    {paint('code', 'yellow')} took over from the agent: {clean(instead)}"
     match row:
         case "1" | "6b":
+            if reason.startswith("closed as partial"):
+                yield f"  {paint('closed as partial', 'yellow')}: {clean(reason.partition(': ')[2])}"
             yield _stage_line(document)
         case "6d" if document.steps.current is None:
             yield f"  {paint('↺', 'yellow')} back to an earlier stage: {clean(reason)}"
@@ -114,7 +116,7 @@ def transition_lines(run: NotebookRun, move: Moved) -> Iterator[str]:
             behavior = document.behaviors.completed[-1] if document.behaviors.completed else None
             mark = paint("✓", "green") if row == "5a" else paint("✗", "red")
             name = "" if behavior is None else behavior.behavior_id
-            after = "" if row == "5a" else "   given up"
+            after = "" if row == "5a" else "   no further attempt"
             yield f"    {mark} {clean(name):<44} {clean(reason)}{after}"
         case "5b":
             behavior = document.behaviors.completed[-1]
@@ -132,10 +134,14 @@ def transition_lines(run: NotebookRun, move: Moved) -> Iterator[str]:
             yield f"  {paint('not achieved', 'red')}: {clean(reason)}"
 
 
-def _instead_of_agent(move: Moved) -> str | None:
+def _instead_of_agent(run: NotebookRun, move: Moved) -> str | None:
     """Why code performed a step that was an agent's; None where it did not."""
     detail = move.detail or {}
-    return str(detail.get("fallback_reason")) if detail.get("fallback_used") else None
+    if not detail.get("fallback_used"):
+        return None
+    log = run.values.get(LOG, ())
+    flows_own = log[-1].get("fallback") if log and move.event == "COMPLETE_ACTION" else None
+    return str((flows_own or {}).get("reason") or detail.get("fallback_reason"))
 
 
 def _stage_line(document: StateDocument) -> str:
@@ -259,9 +265,11 @@ class NotebookDisplay(Kind):
         return lines
 
     async def deliver(self, engine: Engine, run: Run) -> None:
-        """Write the notebook to the run's own `--out`, however it stands."""
+        """Write the notebook to the run's own `--out`, however it stands; at its end the flow has done so."""
         from detent.flows.notebook.delivery import deliver
 
+        if getattr(engine.flows.get(run.flow), "delivered", {}).get(run.id) == run.seq:
+            return
         out = NotebookRun(run.data).options.out
         if out is not None:
             await deliver(engine.store, run, Path(out))
@@ -316,8 +324,10 @@ def ending_lines(run: Run) -> Iterator[str]:
     from detent.cli.output import clean, paint
 
     view = NotebookRun(run.data)
-    for text, met in view.state.ledger.locked.items():
-        yield f"  {paint('met', 'green') if met else paint('not met', 'red')}  {clean(text)}"
+    ledger = view.state.ledger
+    for text, met in ledger.locked.items():
+        verdict = paint("met", "green") if met else paint("not met", "red")
+        yield f"  {verdict}  {clean(text)}{clean(_measured(text, ledger.locked_scores.get(text), met))}"
     for name, scores in scores_of(view).items():
         shown = "   ".join(
             f"{key} {value:,.4g}" for key, value in scores.items() if isinstance(value, int | float)
@@ -328,6 +338,20 @@ def ending_lines(run: Run) -> Iterator[str]:
         f"  artifacts {metrics.produced}/{metrics.expected}   criteria {metrics.passed}/{metrics.criteria}"
         f"   retries {metrics.retries}   variables {metrics.available}/{metrics.required}"
     )
+
+
+def _measured(text: str, score: str | None, met: bool) -> str:
+    """The score behind a verdict, and by how much it missed the threshold."""
+    from detent.flows.notebook.measuring.thresholds import thresholds_in
+
+    if score is None:
+        return ""
+    limits = thresholds_in([text])
+    try:
+        short = abs(float(score) - limits[0].value)
+    except (ValueError, IndexError):
+        return f"   {score}"
+    return f"   {float(score):,.4g}" + ("" if met else f", short by {short:,.3g}")
 
 
 DISPLAY = NotebookDisplay()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detent.cli.options import Options, RunId, takes
-from detent.flows.notebook.commands.run import Transitions, Until, start
+from detent.cli.options import NewId, Options, RunId, takes
+from detent.flows.notebook.commands.run import Files, Out, Transitions, Until, start
 from detent.kernel.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -185,17 +185,39 @@ async def _notebook(workspace: Workspace, store: Store, run_id: str) -> Run:
 @group.command("resume")
 @takes("deterministic", "json", "quiet", "project", "log")
 async def resume(
-    options: Options, run_id: RunId, until: Until = None, transitions: Transitions = None
+    options: Options,
+    run_id: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Id of a run, or a unique prefix of it.")
+    ] = None,
+    until: Until = None,
+    transitions: Transitions = None,
+    state_file: Annotated[
+        Path | None,
+        typer.Option("--state-file", metavar="FILE", help="Begin a new run where a state JSON stands."),
+    ] = None,
+    file: Files = None,
+    out: Out = None,
+    id_: NewId = None,
 ) -> int:
-    """Go on with a notebook that was stopped or interrupted; its files go where the run began says."""
+    """Go on with a notebook that was stopped or interrupted; its files go where the run began says.
+
+    With --state-file a new run begins there; --file, --out and --id are of that run.
+    """
     from detent.cli.drive import drive
     from detent.cli.resume import know_run
     from detent.flows.notebook.commands.display import DISPLAY, observing, say_line
     from detent.flows.notebook.commands.libraries import require_libraries
-    from detent.flows.notebook.commands.run import plain_result, stop_of
+    from detent.flows.notebook.commands.run import plain_result, resume_state, stop_of
     from detent.flows.notebook.run_view import NotebookRun
 
     stop = stop_of(until, transitions)
+    if (run_id is None) == (state_file is None):
+        raise ConfigurationError("Say one of a run and --state-file.")
+    if state_file is not None:
+        return await resume_state(options, state_file, file, out, id_, stop)
+    if file or out or id_:
+        raise ConfigurationError("--file, --out and --id come with --state-file.")
+    assert run_id is not None
     require_libraries()
     workspace = options.workspace()
     async with workspace.engine(deterministic=options.deterministic) as engine:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from detent.engine.ports import Tape
     from detent.flows.notebook.commands.beginning import Request
     from detent.flows.notebook.start import Beginning
+    from detent.flows.notebook.state.document import StateDocument
     from detent.kernel.budget import Budget
     from detent.kernel.run import Run
 
@@ -144,6 +145,44 @@ async def start(
     return await _run(options, request, mode, autonomy, max_transitions, stop_of(None, 1), shows_plan=True)
 
 
+async def resume_state(
+    options: Options,
+    state_file: Path,
+    files: list[Path] | None,
+    out: Path | None,
+    run_id: str | None,
+    stop: Mapping[str, Any],
+) -> int:
+    """Begin a new run where a state JSON stands.
+
+    Raises:
+        ConfigurationError: it is no state that a run can begin with.
+    """
+    state, request = _foreign(state_file, files, out, run_id)
+    return await _run(options, request, None, None, None, stop, state=state)
+
+
+def _foreign(
+    state_file: Path, files: list[Path] | None, out: Path | None, run_id: str | None
+) -> tuple[StateDocument, Request]:
+    """A state, and what the run that begins with it is about."""
+    import json
+
+    from detent.flows.notebook.commands.beginning import Request
+    from detent.flows.notebook.foreign_state import check_beginning, files_of, problem_of
+    from detent.flows.notebook.state.state_json import read_state
+    from detent.kernel.errors import ConfigurationError
+
+    try:
+        plain = json.loads(state_file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{state_file} cannot be read: {error}.") from None
+    state = read_state(plain)
+    check_beginning(state)
+    named = files or files_of(state, state_file.absolute().parent)
+    return state, Request(problem_of(state), files=named, out=out, run_id=run_id)
+
+
 def stop_of(until: str | None, transitions: int | None) -> dict[str, Any]:
     """Where a run is to stop, as `Engine.finish` takes it.
 
@@ -169,6 +208,7 @@ async def _run(
     stop: Mapping[str, Any],
     *,
     shows_plan: bool = False,
+    state: StateDocument | None = None,
 ) -> int:
     from detent.cli.record import exit_code, tape
     from detent.cli.values import read_step_settings
@@ -192,22 +232,19 @@ async def _run(
     silent = options.json or options.quiet
     with tape(options, workspace.settings, KIND.flows, json=silent) as recording:
         code = await _drive(
-            options, workspace, beginning, run_id, budget, recording, stop, shows_plan=shows_plan
+            options, workspace, beginning, run_id, budget, recording, stop, shows_plan=shows_plan, state=state
         )
         return exit_code(recording, code)
 
 
 def _budget(options: Options, workspace: Workspace, max_transitions: int | None) -> Budget:
-    """The budget of the run; transitions are steps of the engine."""
-    from dataclasses import replace
-
+    """The budget of the run, and its transitions at most: the first limit that is reached ends it."""
     from detent.cli.values import read_budget
     from detent.flows.notebook.settings import notebook_settings
-    from detent.kernel.budget import Budget
+    from detent.flows.notebook.start import limited
 
-    budget = read_budget(options, workspace.settings) or Budget()
     most = max_transitions or notebook_settings(workspace.settings).max_transitions
-    return budget if budget.steps is not None and max_transitions is None else replace(budget, steps=most)
+    return limited(read_budget(options, workspace.settings), most)
 
 
 async def _drive(
@@ -220,13 +257,16 @@ async def _drive(
     stop: Mapping[str, Any],
     *,
     shows_plan: bool = False,
+    state: StateDocument | None = None,
 ) -> int:
+    """Start a run, at the beginning or with a state of another origin, and drive it."""
     from detent.cli import unused_agents
     from detent.cli.drive import drive
     from detent.cli.output import clean, paint, say
     from detent.flows.notebook.commands.beginning import read_or_ask
     from detent.flows.notebook.commands.display import DISPLAY, observing, plan_lines, say_line
     from detent.flows.notebook.flow import NotebookFlow
+    from detent.flows.notebook.foreign_state import prepared_from
     from detent.flows.notebook.run_view import NotebookRun
     from detent.flows.notebook.settings import notebook_settings
     from detent.flows.notebook.start import prepared
@@ -253,8 +293,13 @@ async def _drive(
 
             async def begin() -> str:
                 try:
+                    data = (
+                        prepared(beginning, reading) if state is None
+                        else prepared_from(beginning, reading, state)
+                    )  # fmt: skip
                     await engine.start(
-                        flow, prepared(beginning, reading), run_id=run_id, budget=budget,
+                        flow, data, run_id=run_id, budget=budget,
+                        at=None if state is None else state.fsm.state,
                         force_deterministic=options.deterministic, drive=False,
                     )  # fmt: skip
                 except BaseException:

@@ -69,6 +69,37 @@ def plan_steps(
     )
 
 
+MOST_STEPS = 12
+"""Steps of a plan."""
+
+
+def plan_artifacts(
+    names: Iterable[str],
+    there: Collection[str],
+    reading: ProblemReading,
+    profile: str = "compact",
+    *,
+    stability: Stability = USUAL,
+) -> StepPlan | None:
+    """T2: the catalogue's steps that make artifacts from what is there; None if that takes more than a plan
+    holds, or nothing of the catalogue makes them.
+    """
+    needed: set[str] = set()
+    asked = list(names)
+    while asked:
+        name = asked.pop()
+        step = _producers().get(name)
+        if name in there or step is None or step in needed:
+            continue
+        needed.add(step)
+        asked += _step(step).requires
+    steps = [step for stage in catalogue() for step in stage.steps if step.id in needed]
+    if not 1 <= len(steps) <= MOST_STEPS:
+        return None
+    planned = tuple(_planned_step(step, reading, profile, stability) for step in steps)
+    return StepPlan(steps=planned, focus=focus_of(reading))
+
+
 def arrange(
     step_id: str,
     behavior_number: int,

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.adapters.jupyter.cell_result import CellResult
 from detent.engine import logger
-from detent.flows.notebook.cells import attempt_name, cell_id
+from detent.engine.tools import ToolError
+from detent.flows.notebook.cells import FOREIGN, all_cells, attempt_name, cell_id
 from detent.flows.notebook.kernel.rounds import RoundSpec
 from detent.kernel.plain import to_plain
 
@@ -137,6 +138,8 @@ class KernelSession:
         for number, cell in enumerate(cells):
             self._progress(number, len(cells), "replaying cells")
             result = await self._execute(cell, self.options.cell_timeout * 2)
+            if result.status != "ok" and cell in self._attempts.get(attempt_name(FOREIGN, 1), ()):
+                raise ToolError(f"A cell that the run began with cannot be executed: {result.error}")
             if result.status == "died":
                 # A cell that was accepted has run before: its death now is the machine's fault.
                 if again:
@@ -346,6 +349,10 @@ def opener(make: Callable[[Path, int], NotebookKernel], options: KernelOptions) 
             attempt = attempt_name(str(args["behavior"]), int(args["iteration"]))
             texts = {cell["at"]: cell["id"] for cell in act.receipt["cells"]}
             session.learn(attempt, [CodeCell(texts[at], args["actions"][at]["text"]) for at in sorted(texts)])
+        session.learn(attempt_name(FOREIGN, 1), [
+            CodeCell(cell.id, cell.source) for cell in all_cells(opening.data)
+            if cell.behavior == FOREIGN and cell.is_code
+        ])  # fmt: skip
         await session.begin()
         try:
             yield session

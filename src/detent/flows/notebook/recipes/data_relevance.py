@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from detent.flows.notebook.domain.catalogue import problem_thresholds
 from detent.flows.notebook.domain.problem import ProblemReading
 from detent.flows.notebook.recipes.code_text import cell, fill, literal
 from detent.flows.notebook.recipes.column_typing import ROW_KEYS
@@ -117,18 +118,6 @@ def relevance_assessment(kitchen: Kitchen) -> Recipe:
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_RELEVANCE, slots)),
         result=_RELEVANCE_RESULT,
     )
-
-
-def problem_thresholds(reading: ProblemReading) -> list[dict[str, object]]:
-    """The thresholds as the notebook keeps them; without one, the dummy baseline is what has to be beaten."""
-    if reading.thresholds:
-        return [
-            {"metric": limit.metric, "comparison": limit.comparison, "value": limit.value}
-            for limit in reading.thresholds
-        ]
-    if reading.task == "regression":
-        return [{"metric": "rmse", "comparison": "<", "value": "baseline"}]
-    return [{"metric": "balanced_accuracy", "comparison": ">", "value": "baseline"}]
 
 
 def _thresholds_lead(reading: ProblemReading) -> str:

@@ -8,6 +8,9 @@ from typing import TypeAlias
 
 from detent.flows.notebook.domain.problem import ProblemReading
 
+VARIANTS = 3
+"""Variants of a recipe; further iterations write the last one again."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecipeSettings:
@@ -27,11 +30,10 @@ class Kitchen:
     problem: ProblemReading
     settings: RecipeSettings = RecipeSettings()
     iteration: int = 1
-    """1 standard, 2 wider or with the measured cause handled, 3 ensemble or most cautious."""
-    feedback: str = ""
-    """What failed in the iteration before."""
+    """1 standard, 2 wider or with the measured cause handled, 3 ensemble or most cautious. A run that comes
+    back to a step goes on behind what it tried there."""
     backtracks: int = 0
-    """How often the run has come back to this step."""
+    """How often the run has gone back for a better model, after a look at the hold-out."""
 
 
 @dataclass(frozen=True, slots=True)

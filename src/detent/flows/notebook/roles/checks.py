@@ -13,7 +13,7 @@ from typing import Any
 
 from detent.dispatch.proposal import Proposal, Verdict
 from detent.engine.context import StepContext
-from detent.flows.notebook.measuring.code_check import check_cells
+from detent.flows.notebook.measuring.code_check import HOLDOUT, check_cells
 from detent.flows.notebook.measuring.code_policy import check_policy
 from detent.flows.notebook.measuring.criteria import CriterionRefused, parse_criterion
 from detent.flows.notebook.measuring.expressions import assigned_names
@@ -43,6 +43,8 @@ Inputs = Callable[[StepContext], Any]
 
 EVALUATION = "holdout_evaluation"
 """The catalogue's step that looks at the rows held out."""
+SCORED = "test_performance"
+"""What a step that looks at them makes, also in a plan of an agent's own."""
 
 
 class RoleChecks:
@@ -96,7 +98,7 @@ class RoleChecks:
                     ],
                     "outputs": list(run.behavior.outputs or ()),
                     "inputs": list(run.behavior.inputs or ()),
-                    "holdout": run.step.step_id == EVALUATION or _is_later(run),
+                    "holdout": _may_use_holdout(run),
                 }  # fmt: skip
             case "T5" | "T6":
                 limits = Limits(
@@ -304,9 +306,18 @@ def _messages(run: NotebookRun, role: Role) -> list[str]:
     return messages
 
 
-def _is_later(run: NotebookRun) -> bool:
-    """Whether the hold-out was evaluated before: `test_performance` is there."""
-    return "test_performance" in run.document.variables
+def _may_use_holdout(run: NotebookRun) -> bool:
+    """Whether a cell of the current step may name the rows held out: where they are drawn, where they are
+    scored, and afterwards. A run that went back behind its evaluation has that still to come.
+    """
+    document = run.document
+    here = run.step.verified_artifacts or {}
+    if run.step.step_id == EVALUATION or not set(here).isdisjoint({*HOLDOUT, SCORED}):
+        return True
+    earlier = [stage.stage_id for stage in document.stages.completed]
+    closed = run.state.ledger.closed_steps
+    steps = [*document.steps.completed, *(step for stage in earlier for step in closed.get(stage, ()))]
+    return any(SCORED in (step.verified_artifacts or {}) for step in steps)
 
 
 def _texts(raw: bytes | None) -> str:

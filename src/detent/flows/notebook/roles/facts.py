@@ -12,13 +12,23 @@ from typing import Any
 from detent.adapters.jupyter.cell_result import VariableInfo
 from detent.engine.context import StepContext
 from detent.flows.notebook.cells import Cell
-from detent.flows.notebook.domain.catalogue import closing_criteria, producer_of, stage_of_step
+from detent.flows.notebook.domain.catalogue import (
+    Scored,
+    closing_criteria,
+    locked_criteria,
+    plan_artifacts,
+    producer_of,
+    stage_of_step,
+)
+from detent.flows.notebook.domain.catalogue_data import find_stage
 from detent.flows.notebook.domain.probes import (
     fingerprint_probe,
     folds_probe,
     hold_out_probe,
     leaks_probe,
+    primary_metric,
     read_measured,
+    verdicts,
 )
 from detent.flows.notebook.kernel.session import ACTIONS
 from detent.flows.notebook.measuring.artifacts import FileInfo, classify_all, is_file
@@ -50,17 +60,21 @@ from detent.flows.notebook.payloads.values import (
     BehaviorReflection,
     PcsTexts,
     StageReflection,
+    StepPlan,
 )
 from detent.flows.notebook.recipes.cookbook import CLOSING
 from detent.flows.notebook.roles.move import moment
+from detent.flows.notebook.roles.variants import is_spent
 from detent.flows.notebook.run_view import FINGERPRINT, NotebookRun
 from detent.flows.notebook.settings import NotebookSettings
 from detent.flows.notebook.state.decisions import Decision
-from detent.flows.notebook.state.facts import CriterionFact, Facts, Verdict
+from detent.flows.notebook.state.facts import CriterionFact, Facts, GapFact, Verdict
 from detent.flows.notebook.verification import check_of
 
-HOLDERS = ("cv_metrics", "test_performance")
+HOLDERS: tuple[Scored, ...] = ("cv_metrics", "test_performance")
 """Variables on whose figures the user's thresholds are judged."""
+OF_MODEL = ("business_impact_report", "stability_metrics")
+"""Variables on which criteria ask how good the model is, not how well the work was done."""
 
 
 def facts_now(ctx: StepContext, **more: Any) -> Facts:
@@ -142,7 +156,7 @@ class MeasuredFacts:
 
     def known_names(self, run: NotebookRun) -> frozenset[str]:
         """Names that cells define, or that the current step or stage is to produce."""
-        names = {name for cell in run.live if cell.is_code for name in assigned_names(cell.source)}
+        names = _names(run.live)
         for item in (run.stage, run.document.steps.current, *run.document.steps.remaining):
             if item is not None:
                 names.update(item.verified_artifacts or ())
@@ -194,6 +208,13 @@ class MeasuredFacts:
             for threshold in run.reading.thresholds
         ]
 
+    @staticmethod
+    def _judged_here(run: NotebookRun, holder: Scored) -> list[str]:
+        """Trees of the criteria on a holder's scores that the flow's own probe decides, in the order of
+        `verdicts`: thresholds, or the rule that stands for one.
+        """
+        return [parse_criterion(text).tree for text in locked_criteria(run.reading, holder)]
+
     # -- verdicts -------------------------------------------------------------------------------------------
 
     def of_behavior(self, ctx: StepContext, run: NotebookRun) -> Facts:
@@ -217,7 +238,7 @@ class MeasuredFacts:
         """What the step and its stage have come to."""
         facts = facts_now(
             ctx, step=self._step_verdict(run, []), stage=self._stage_verdict(run, []), reexecuted=reexecuted,
-            gaps=find_gaps(self._variable_facts(run, ())),
+            gaps=self._gaps(run),
         )  # fmt: skip
         return replace(facts, revision_offered=self.step_to_redo(run) is not None)
 
@@ -231,22 +252,30 @@ class MeasuredFacts:
     def _stage_verdict(self, run: NotebookRun, attempt: Sequence[Cell]) -> Verdict:
         stage = [cell for cell in run.live if cell.stage == run.stage.stage_id]
         # A threshold on scores that a later step will produce is not missed yet.
-        due = [criterion for criterion in self._of_stage(run) if self._is_due(run, criterion)]
+        locked = self._locked(run, run.stage.verified_artifacts or ())
+        due = [
+            criterion for criterion in (*self._of_stage(run), *locked) if self._is_due(run, criterion)
+        ]  # fmt: skip
         return self._verdict(run, list(run.stage.verified_artifacts or ()), due, [*stage, *attempt])
 
     def _is_due(self, run: NotebookRun, criterion: Criterion) -> bool:
-        if criterion.tree not in {locked.tree for locked in self._locked(run, HOLDERS)}:
+        holder = self._holder_of(run, criterion)
+        if holder is None:
             return True
-        holder = next(name for name in HOLDERS if criterion.mentions(name))
         judged = run.state.ledger.locked
         return holder in (run.measured.get("probes") or {}) or criterion.text in judged
+
+    def _holder_of(self, run: NotebookRun, criterion: Criterion) -> Scored | None:
+        """The variable on whose scores a locked criterion is judged; None for one that is not locked."""
+        return next((name for name in HOLDERS if criterion.tree in self._judged_here(run, name)), None)
 
     def _verdict(
         self, run: NotebookRun, names: Sequence[str], criteria: Sequence[Criterion], cells: Sequence[Cell]
     ) -> Verdict:
         measured = run.measured
-        locked = {criterion.tree for criterion in self._locked(run, HOLDERS)}
-        marked = [replace(criterion, locked=criterion.tree in locked) for criterion in criteria]
+        marked = [
+            replace(criterion, locked=self._holder_of(run, criterion) is not None) for criterion in criteria
+        ]
         judged = [(criterion, self._judged(run, criterion)) for criterion in _distinct(marked)]
         failed = [criterion for criterion, fact in judged if not fact.passed]
         artifacts = classify_all(
@@ -257,36 +286,51 @@ class MeasuredFacts:
     def _judged(self, run: NotebookRun, criterion: Criterion) -> CriterionFact:
         """A criterion with its value; a threshold by the score that was recomputed where it arose."""
         result = (run.measured.get("criteria") or {}).get(criterion.text)
+        of_model = any(criterion.mentions(name) for name in OF_MODEL)
         if result is None:
-            fact = CriterionFact(criterion.text, False, "it was not evaluated", criterion.locked)
+            fact = CriterionFact(
+                criterion.text, False, "it was not evaluated", criterion.locked, of_model=of_model
+            )
         else:
             fact = CriterionFact(
-                criterion.text, bool(result["passed"]), str(result["value"]), criterion.locked
-            )
-        if not criterion.locked:
+                criterion.text, bool(result["passed"]), str(result["value"]), criterion.locked,
+                of_model=of_model,
+            )  # fmt: skip
+        holder = self._holder_of(run, criterion)
+        if holder is None:
             return fact
-        holder = next(name for name in HOLDERS if criterion.mentions(name))
         if holder in (run.measured.get("probes") or {}):
-            return self._recomputed(run, criterion, fact)
-        earlier = run.state.ledger.locked.get(criterion.text)
-        return fact if earlier is None else replace(fact, passed=earlier)
-
-    @staticmethod
-    def _recomputed(run: NotebookRun, criterion: Criterion, fact: CriterionFact) -> CriterionFact:
-        holder = next(name for name in HOLDERS if criterion.mentions(name))
-        threshold = next(
-            known for known in run.reading.thresholds
-            if threshold_criterion(known, holder).text == criterion.text
+            return self._recomputed(run, criterion, holder, fact)
+        ledger = run.state.ledger
+        if criterion.text not in ledger.locked:
+            return fact
+        return replace(
+            fact, passed=ledger.locked[criterion.text], final=self._has_its_model(run),
+            value=ledger.locked_scores.get(criterion.text, fact.value),
         )  # fmt: skip
+
+    def _recomputed(
+        self, run: NotebookRun, criterion: Criterion, holder: Scored, fact: CriterionFact
+    ) -> CriterionFact:
+        """A locked criterion by the scores of the flow's own probe."""
         probe = (run.measured.get("probes") or {}).get(holder) or {}
         measured = read_measured(probe.get("value"))
         if probe.get("error") or not measured.is_sound:
             findings = "; ".join(finding.text for finding in measured.findings)
             return replace(fact, passed=False, value=str(probe.get("error") or measured.error or findings))
-        score = measured.scores.get(threshold.metric)
-        if score is None:
-            return replace(fact, passed=False, value=f"{threshold.metric} could not be computed")
-        return replace(fact, passed=threshold.met_by(score), value=f"{score:g}")
+        judged = dict(zip(self._judged_here(run, holder), verdicts(run.reading, measured), strict=False)).get(
+            criterion.tree
+        )
+        if judged is None or judged.measured is None:
+            metric = primary_metric(run.reading) if judged is None else judged.metric
+            return replace(fact, passed=False, value=f"{metric} could not be computed")
+        return replace(fact, passed=judged.met, value=f"{judged.measured:g}", final=self._has_its_model(run))
+
+    @staticmethod
+    def _has_its_model(run: NotebookRun) -> bool:
+        """Whether the behavior scores a model that it does not make: no iteration of it changes the score."""
+        behavior = run.document.behaviors.current
+        return behavior is not None and "final_model" not in (behavior.outputs or ())
 
     # -- the reflections ------------------------------------------------------------------------------------
 
@@ -356,11 +400,36 @@ class MeasuredFacts:
         on_holdout = any(text.startswith("test_performance") for text in missed)
         return ["final_model"] if on_holdout and "final_model" in run.document.variables else []
 
+    def _gaps(self, run: NotebookRun) -> tuple[GapFact, ...]:
+        """What is missing or too weak; of what is too weak, whether its producer has anything left to try."""
+        gaps = find_gaps(self._variable_facts(run, ()))
+        return tuple(
+            replace(gap, spent=True) if gap.weak and gap.producer_step and is_spent(run, gap.producer_step)
+            else gap
+            for gap in gaps
+        )  # fmt: skip
+
     def step_to_redo(self, run: NotebookRun) -> str | None:
         """The step from which a plan begins that goes back or revises; None: code offers nothing else."""
-        gaps = find_gaps(self._variable_facts(run, ()))
+        gaps = [
+            gap for gap in self._gaps(run) if not gap.weak or gap.name not in run.state.ledger.backtracked
+        ]
+        gaps = [gap for gap in gaps if not gap.spent]
         critical = [gap for gap in gaps if gap.critical and gap.producer_stage == run.stage.stage_id]
-        return critical[0].producer_step if critical else None
+        if critical:
+            return critical[0].producer_step
+        plan = self.plan_for_foreign_stage(run)
+        return None if plan is None else plan.steps[0].id
+
+    def plan_for_foreign_stage(self, run: NotebookRun) -> StepPlan | None:
+        """The catalogue's steps for what a stage that it does not have still lacks."""
+        if find_stage(run.stage.stage_id) is not None:
+            return None
+        there = run.document.variables
+        missing = [name for name in run.stage.verified_artifacts or () if name not in there]
+        return plan_artifacts(
+            missing, there, run.reading, run.options.profile, stability=self._settings.stability
+        )
 
     # -- claims ---------------------------------------------------------------------------------------------
 
@@ -400,12 +469,28 @@ class MeasuredFacts:
 
     def dropped_with(self, run: NotebookRun) -> tuple[str, ...]:
         """Variables and files that only the current attempt has produced: they go with it."""
-        accepted = {name for cell in run.live if cell.is_code for name in assigned_names(cell.source)}
+        accepted = _names(run.live)
         own = _assigned(run, [cell for cell in run.cells if cell.attempt == run.attempt])
         return tuple(
             name for name in artifacts_to_measure(run)
             if name in own and name in run.document.variables and name not in accepted
         )  # fmt: skip
+
+    def superseded_with(self, run: NotebookRun, gone: Sequence[int] | None) -> tuple[str, ...]:
+        """Variables and files that a backtrack takes with the cells in a range; others made again stay."""
+        if gone is None:
+            return ()
+        superseded = {cell.id for cell in run.cells[gone[0] : gone[1]]}
+        left = [cell for cell in run.live if cell.id not in superseded]
+        again = {cell.step for cell in run.live if cell.id in superseded and cell.step is not None}
+        closed = [step for steps in run.state.ledger.closed_steps.values() for step in steps]
+        steps = [*closed, *run.document.steps.completed, run.step]
+        files = {
+            name for step in steps if step.step_id in again
+            for name in step.verified_artifacts or () if is_file(name)
+        }  # fmt: skip
+        own = files | _names([cell for cell in run.live if cell.id in superseded])
+        return tuple(name for name in run.document.variables if name in own and name not in _names(left))
 
     # -- in short -------------------------------------------------------------------------------------------
 
@@ -422,12 +507,13 @@ class MeasuredFacts:
 
     @staticmethod
     def in_short(facts: Facts) -> str:
-        """The verdicts in a few words."""
+        """The verdicts in a few words, with the scores that missed a threshold."""
         verdict = facts.behavior if facts.behavior.artifacts else facts.stage
         passed = len(verdict.criteria) - len(verdict.failed)
+        missed = [f"; {failed.text} missed: {failed.value}" for failed in verdict.failed if failed.locked]
         return (
             f"{len(verdict.produced)}/{len(verdict.artifacts)} artifacts, "
-            f"{passed}/{len(verdict.criteria)} criteria"
+            f"{passed}/{len(verdict.criteria)} criteria{''.join(missed)}"
         )
 
 
@@ -462,6 +548,11 @@ def _assigned(run: NotebookRun, cells: Sequence[Cell]) -> set[str]:
         name for name in run.document.variables if is_file(name) and earlier
     }  # fmt: skip
     return names | written | standing
+
+
+def _names(cells: Sequence[Cell]) -> set[str]:
+    """Names that code cells assign."""
+    return {name for cell in cells if cell.is_code for name in assigned_names(cell.source)}
 
 
 def _since_step(run: NotebookRun) -> list[Cell]:

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from detent.dispatch.autonomy import FallbackReason
 from detent.engine.acts import Act
 from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
 from detent.flows.notebook.cells import Cell, CellKind, cell_id
-from detent.flows.notebook.domain.problem import ProblemReading
 from detent.flows.notebook.kernel.session import ACTIONS, OUTPUTS
+from detent.flows.notebook.measuring.expressions import assigned_names
 from detent.flows.notebook.payloads.plain import to_plain
 from detent.flows.notebook.payloads.values import Action, Actions
 from detent.flows.notebook.recipes.cookbook import recipe_for
@@ -20,6 +21,7 @@ from detent.flows.notebook.recipes.recipe import Kitchen, RecipeSettings
 from detent.flows.notebook.roles.answer import RoleAnswer, journaled_actions
 from detent.flows.notebook.roles.facts import MeasuredFacts, artifacts_to_measure, facts_now, variables_of
 from detent.flows.notebook.roles.move import logged, moved
+from detent.flows.notebook.roles.variants import variants_before
 from detent.flows.notebook.run_view import FINGERPRINT, MEASURED, NotebookRun
 from detent.flows.notebook.settings import NotebookSettings
 from detent.flows.notebook.state.decisions import Decision
@@ -46,7 +48,8 @@ class Generation:
         run = NotebookRun(ctx.values)
         criteria = self._facts.closing_criteria(run)
         outputs = list(run.behavior.outputs or ())
-        recipe = recipe_for(run.step.step_id, self.kitchen(run), outputs, criteria)
+        defined = {name for cell in run.live if cell.is_code for name in assigned_names(cell.source)}
+        recipe = recipe_for(run.step.step_id, self.kitchen(run), outputs, criteria, defined)
         if recipe is None:
             return RoleAnswer(Actions(())).to_plain()
         first = Actions((Action("add_text", recipe.lead), Action("add_code", recipe.code)))
@@ -56,23 +59,16 @@ class Generation:
 
     def kitchen(self, run: NotebookRun) -> Kitchen:
         """What a recipe is written from."""
-        settings, reading = self._settings, run.reading
-        behavior = run.behavior
+        settings = self._settings
         return Kitchen(
-            reading,
+            run.reading,
             RecipeSettings(
                 settings.seed, settings.test_size, settings.jobs, settings.stability_threshold,
                 settings.cell_timeout,
             ),
-            run.iteration,
-            str((behavior.whathappened or {}).get("if_continuing_behavior", "")),
-            self._backtracks_to(run, reading),
+            run.iteration + variants_before(run),
+            run.state.ledger.backtracked.count("final_model"),
         )  # fmt: skip
-
-    @staticmethod
-    def _backtracks_to(run: NotebookRun, reading: ProblemReading) -> int:
-        """How often the run has come back to the current step: its behaviors before this entry tell."""
-        return len(run.state.ledger.backtracked)
 
     # -- what becomes of it ---------------------------------------------------------------------------------
 
@@ -95,7 +91,7 @@ class Generation:
             raised, died = raised or receipt["raised"], died or receipt["died"]
             measured = receipt["measured"] or measured
             traceback = [line for cell in receipt["cells"] for line in cell["traceback"]] or traceback
-            log.append(_log_of(ctx, run, act))
+            log.append(_log_of(ctx, run, act, **self._in_place_of_agent(run, act)))
         if not raised:
             cells += _text_cells(run, closing, len(acts) + 1, "agent" if _by_agent(acts) else "deterministic")
         if closing.actions:
@@ -122,6 +118,15 @@ class Generation:
             last_output=next(("".join(shown) for shown in reversed(texts) if shown), None),
             reason=f"{len(cells)} cells{', one raised' if raised else ''}",
         )  # fmt: skip
+
+    def _in_place_of_agent(self, run: NotebookRun, act: Act) -> dict[str, Any]:
+        """Why code wrote the last iteration of a behavior whose earlier ones an agent wrote."""
+        earlier = [cell for cell in run.cells if cell.behavior == run.behavior.behavior_id]
+        is_last = run.iteration >= self._settings.max_retries and not _by_agent([act])
+        if not is_last or not any(cell.mode == "agent" for cell in earlier):
+            return {}
+        failed = (run.behavior.whathappened or {}).get("if_continuing_behavior", "")
+        return {"fallback": {"reason": FallbackReason.VALIDATION_FAILURE.value, "why": str(failed)[:500]}}
 
 
 def _by_agent(acts: Sequence[Act]) -> bool:
@@ -183,13 +188,13 @@ def _kept_outputs(ctx: StepContext, work: Path, name: str | None) -> Mapping[str
         }]))  # fmt: skip
 
 
-def _log_of(ctx: StepContext, run: NotebookRun, act: Act) -> dict[str, Any]:
+def _log_of(ctx: StepContext, run: NotebookRun, act: Act, **more: Any) -> dict[str, Any]:
     """The log line of a round: its payload, and how an agent's was read."""
     args = act.effect.args
     answer = RoleAnswer(
         journaled_actions(args["actions"]), args.get("repairs", ()), (), str(args.get("raw", ""))
     )
-    return _line(ctx, run, answer, round=args["round"])
+    return _line(ctx, run, answer, round=args["round"], **more)
 
 
 def _line(ctx: StepContext, run: NotebookRun, answer: RoleAnswer, **more: Any) -> dict[str, Any]:

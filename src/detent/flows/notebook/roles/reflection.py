@@ -166,6 +166,7 @@ class Reflection:
         if decision.row == "6d" and gap is not None and gap.producer_step is not None:
             gone = superseded_from(run.values, gap.producer_step)
             append[SUPERSEDED] = [gone] if gone is not None else []
+            facts = replace(facts, dropped_variables=self._facts.superseded_with(run, gone))
         changes: dict[str, Any] = {PENDING: None}
         if decision.reason is not None:
             changes[WHY_FAILED] = decision.reason
@@ -185,10 +186,18 @@ class Reflection:
     def _reason(self, decision: Decision, facts: Facts) -> str:
         if decision.reason is not None:
             return decision.reason
+        if decision.gap is not None:
+            why = "too weak" if decision.gap.weak else "missing"
+            return f"{decision.gap.name} is {why}; {decision.gap.producer_step} again"
+        if decision.closes_as == "partial":
+            return f"closed as partial: {self._facts.in_short(facts)}"
         return self._facts.in_short(facts)
 
     def steps_to_redo(self, run: NotebookRun) -> StepPlan:
         """The catalogue's plan for a backtrack in the stage, or a revision: from the step to do again on."""
+        foreign = self._facts.plan_for_foreign_stage(run)
+        if foreign is not None:
+            return foreign
         plan = plan_steps(run.stage.stage_id, run.reading, run.options.profile, stability=self._stability)
         first = self._facts.step_to_redo(run)
         ids = [step.id for step in plan.steps]

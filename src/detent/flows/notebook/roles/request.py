@@ -34,11 +34,27 @@ def request_for(
         "state": plain["state"],
         "notebook": notebook_text(cells, outputs),
     }
+    if role.kind == "T4" and behavior is not None:
+        # What earlier behaviors have printed is for those whose plan asks for it.
+        effects = request["state"]["effects"]
+        request["state"] = {**request["state"], "effects": {**effects, "history": []}}
+        wanted = (behavior.model_extra or {}).get("effects") is True
+        if wanted and (printed := previous_output(run, outputs)):
+            request["previous_output"] = printed
     if feedback := feedback_of(run):
         request["behavior_feedback"] = feedback
     if messages:
         request["messages"] = list(messages)
     return request
+
+
+def previous_output(run: NotebookRun, outputs: Mapping[str, str]) -> str:
+    """What the cells of the behavior before the current one have printed."""
+    current = run.document.behaviors.current
+    own = None if current is None else current.behavior_id
+    earlier = [cell for cell in run.live if cell.is_code and cell.behavior not in (None, own)]
+    last = earlier[-1].behavior if earlier else None
+    return "\n".join(text for cell in earlier if cell.behavior == last and (text := outputs.get(cell.id)))
 
 
 def feedback_of(run: NotebookRun) -> dict[str, Any] | None:

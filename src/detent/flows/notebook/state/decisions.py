@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from detent.flows.notebook.state.document import CompletionStatus
-from detent.flows.notebook.state.facts import Facts, GapFact
+from detent.flows.notebook.state.facts import Facts, GapFact, Verdict
 from detent.flows.notebook.state.ledger import Failure, RunState
 from detent.flows.notebook.state.machine import ROWS, NotebookEvent, NotebookState, events
 from detent.kernel.errors import InvalidTransitionError
@@ -116,7 +116,14 @@ def _may_retry(run: RunState, facts: Facts, limits: Limits) -> bool:
         return False
     if facts.died and run.ledger.kernel_deaths > 0:
         return False
+    if not facts.raised and _is_final(facts.behavior):
+        return False
     return not Failure.of(facts.behavior).is_consistent_with(run.ledger.last_failure)
+
+
+def _is_final(verdict: Verdict) -> bool:
+    """Whether everything is there, and no iteration of this behavior can change what failed."""
+    return verdict.all_there and bool(verdict.failed) and all(failed.final for failed in verdict.failed)
 
 
 # -- out of STEP_COMPLETED ----------------------------------------------------------------------------------
@@ -131,20 +138,22 @@ def _after_step(run: RunState, facts: Facts, limits: Limits) -> Decision:
     here = NotebookState.STEP_COMPLETED
     document, ledger = run.document, run.ledger.judged(facts)
     critical = [gap for gap in facts.gaps if gap.critical]
+    stage = document.stages.current
+    revised = stage is not None and stage.stage_id in ledger.revised_stages
+    gap = None if ledger.escalated and revised else _gap_to_go_back_for(run, critical, limits)
+    # A model too weak for a threshold holds nothing up once nobody can go back for it.
+    blocked = gap is not None or any(not known.weak for known in critical)
     complete = stage_is_complete(run, facts)
     last = not document.stages.remaining
     locked_met = all(ledger.locked.values())
     reproducible = facts.reexecuted is not False
-    if not ledger.escalated and document.steps.remaining and not critical:
+    if not ledger.escalated and document.steps.remaining and not blocked:
         return Decision.of("6a", here)
-    if complete and not last and not critical:
+    if complete and not last and not blocked:
         return Decision.of("6b", here)
     if complete and last and locked_met and reproducible:
         return Decision.of("6c", here)
-    stage = document.stages.current
-    revised = stage is not None and stage.stage_id in ledger.revised_stages
-    gap = _gap_to_go_back_for(run, critical, limits)
-    if gap is not None and not (ledger.escalated and revised):
+    if gap is not None:
         in_stage = stage is not None and gap.producer_stage == stage.stage_id
         to = NotebookState.STEP_RUNNING if in_stage else NotebookState.STAGE_RUNNING
         return Decision.of("6d", here, to=to, gap=gap)
@@ -152,7 +161,10 @@ def _after_step(run: RunState, facts: Facts, limits: Limits) -> Decision:
     if stuck and not revised and facts.revision_offered:
         return Decision.of("6e", here)
     optional = stage is not None and bool(stage.optional)
-    if not last and (optional or _only_locked_failed(run, facts)):
+    only_model = _only_the_model_fell_short(run, facts)
+    if only_model and document.steps.remaining and not blocked:
+        return Decision.of("6a", here)
+    if not last and (optional or only_model):
         return Decision.of("6b", here, closes_as="partial")
     if last and optional and locked_met and reproducible:
         return Decision.of("6c", here, closes_as="partial")
@@ -170,7 +182,7 @@ def _gap_to_go_back_for(run: RunState, critical: list[GapFact], limits: Limits) 
     stage = document.stages.current
     behind = {completed.stage_id for completed in document.stages.completed}
     for gap in critical:
-        if gap.producer_step is None or gap.name in run.ledger.backtracked:
+        if gap.spent or gap.producer_step is None or gap.name in run.ledger.backtracked:
             continue
         if gap.producer_stage in behind:
             return gap
@@ -180,10 +192,15 @@ def _gap_to_go_back_for(run: RunState, critical: list[GapFact], limits: Limits) 
     return None
 
 
-def _only_locked_failed(run: RunState, facts: Facts) -> bool:
-    """Whether thresholds of the user's are all that failed: everything that was due is there."""
+def _only_the_model_fell_short(run: RunState, facts: Facts) -> bool:
+    """Whether thresholds of the user's are all that failed: everything that was due is there.
+
+    Once one is missed, other criteria that the model alone can meet count like it.
+    """
     failed = [*facts.behavior.failed, *facts.step.failed, *facts.stage.failed]
-    if not failed or not all(criterion.locked for criterion in failed) or facts.raised:
+    missed = not all(run.ledger.judged(facts).locked.values())
+    counted = all(criterion.locked or (missed and criterion.of_model) for criterion in failed)
+    if not failed or not counted or facts.raised:
         return False
     due = facts.behavior.all_there and facts.step.all_there
     return due and (bool(run.document.steps.remaining) or facts.stage.all_there)

@@ -36,7 +36,11 @@ class CriterionFact:
     value: str = ""
     """The value of the expression, or its error."""
     locked: bool = False
-    """It is a threshold of the user's."""
+    """It is a threshold of the user's, or the rule that stands for one."""
+    final: bool = False
+    """It failed on a model that this behavior does not make: another iteration would measure the same."""
+    of_model: bool = False
+    """It asks for a better model, not for better work: whether the baseline is beaten, the score steady."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,8 @@ class GapFact:
     """None where nobody is known to produce it."""
     weak: bool = False
     """It is there, and too weak for a locked threshold."""
+    spent: bool = False
+    """Its producer has tried all it has: to go back would give the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,8 @@ class Ledger:
     """Variables that were gone back for."""
     locked: Mapping[str, bool] = field(default_factory=dict)
     """Last verdict on each locked threshold that was judged."""
+    locked_scores: Mapping[str, str] = field(default_factory=dict)
+    """The score on which that verdict rests, or why there is none."""
     earlier_goals: tuple[str, ...] = ()
     """Earlier goal texts of the current stage whose criteria still count."""
     closed_steps: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)
@@ -82,13 +84,19 @@ class Ledger:
 
     def judged(self, facts: Facts) -> Self:
         """With the verdicts on locked thresholds that the facts bring."""
-        verdicts = {
-            criterion.text: criterion.passed
+        judged = [
+            criterion
             for verdict in (facts.behavior, facts.step, facts.stage)
             for criterion in verdict.criteria
             if criterion.locked
-        }
-        return replace(self, locked={**self.locked, **verdicts}) if verdicts else self
+        ]
+        if not judged:
+            return self
+        return replace(
+            self,
+            locked={**self.locked, **{criterion.text: criterion.passed for criterion in judged}},
+            locked_scores={**self.locked_scores, **{criterion.text: criterion.value for criterion in judged}},
+        )
 
     def to_plain(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -102,7 +110,7 @@ class Ledger:
             stage_id: [step.model_dump(mode="json") for step in steps]
             for stage_id, steps in self.closed_steps.items()
         }
-        for name in ("behavior_numbers", "locked"):
+        for name in ("behavior_numbers", "locked", "locked_scores"):
             plain[name] = dict(plain[name])
         for name in ("revised_stages", "backtracked", "earlier_goals"):
             plain[name] = list(plain[name])

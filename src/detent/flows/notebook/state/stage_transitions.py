@@ -23,12 +23,13 @@ from detent.flows.notebook.state.payload_errors import PayloadMismatch
 def next_step(run: RunState, facts: Facts, reflection: StageReflection | None) -> RunState:
     """The next planned step is current; nothing is planned."""
     document = run.document
+    status = "failed" if run.ledger.escalated else "success"
     if not document.steps.remaining:
         raise PayloadMismatch("No step remains to go on with.")
     current, *following = document.steps.remaining
     steps = document.steps.model_copy(
         update={
-            "completed": (*document.steps.completed, *_closed(document, "success")),
+            "completed": (*document.steps.completed, *_closed(document, status)),
             "current": current,
             "remaining": tuple(following),
             "focus": (reflection.next_focus if reflection else "") or document.steps.focus,

@@ -406,6 +406,8 @@ class TestChecks:
         change = ("update_file", {"filepath": "tests/test_a.py", "target": "False", "patch": "True"})
         _, desk, turns = await asked(folder, says("", change), DONE, settings={"protect": ["tests/**"]})
         assert results(turns) == [("update_file", False, "protected")]
+        (told,) = [turn["content"] for turn in turns if turn["role"] == "tool"]
+        assert told == "'tests/**' is protected (coding.protect)"  # and no rule that nobody has written
         assert desk.read("tests/test_a.py") == "assert False\n"
 
 
@@ -544,17 +546,28 @@ class TestQuestions:
             assert run.status is Status.SUCCEEDED
             assert desk.read("a.py") == "x = 2\n"
 
-    async def test_a_no_and_its_reason_reach_the_model(self, folder):
-        model = ScriptedModel([says("", edit("x = 1", "x = 2")), DONE])
+    @pytest.mark.parametrize(
+        ("answer", "told"),
+        [
+            ({"no": "keep it"}, "A person said no: keep it."),
+            ({"no": "why not y?"}, "A person said no: why not y?"),
+            ("no", "A person said no."),
+            ({"no": " "}, "A person said no."),
+        ],
+    )
+    @pytest.mark.parametrize("call", [edit("x = 1", "x = 2"), ("read_file", {"filepath": ".env"})])
+    async def test_a_no_and_its_reason_reach_the_model(self, folder, call, answer, told):
+        (folder / ".env").write_text("A=1\n")
+        model = ScriptedModel([says("", call), DONE])
         async with Desk(folder, model) as desk:
             result = await desk.ask("fix it", RequestOptions())
             run = await desk.engine.get(result.run_id)
             (hold,) = run.holds.values()
-            await desk.engine.release(result.run_id, {"no": "keep it"}, hold=run.token(hold.name))
+            await desk.engine.release(result.run_id, answer, hold=run.token(hold.name))
             await desk.engine.finish(result.run_id)
             turns = await desk.turns(result.run_id)
-        assert results(turns) == [("update_file", False, "denied")]
-        assert "keep it" in model.requests[1][-1].content
+        assert results(turns) == [(call[0], False, "denied")]
+        assert [turn["content"] for turn in turns if turn["role"] == "tool"] == [told]
         assert desk.read("a.py") == "x = 1\n"
 
     async def test_what_changed_since_it_was_shown_is_asked_again(self, folder):
@@ -605,6 +618,17 @@ class TestTasks:
             turns = await desk.turns(result.run_id)
         assert results(turns) == [("task", False, "failed")]
         assert result.iterations == 2
+
+    async def test_what_the_command_of_a_task_may_have_changed_is_not_called_nothing(self, folder):
+        task = ("task", {"description": "tidy", "prompt": "tidy up", "profile": "worker"})
+        model = ScriptedModel([
+            says("", task), says("", ("bash", {"command": "touch b.py"})), DONE, *[says("Well.")] * 3,
+        ])  # fmt: skip
+        async with Desk(folder, model) as desk:
+            result = await desk.ask("have it tidied")
+        assert (result.outcome, (folder / "b.py").exists()) == ("incomplete", True)
+        assert "Tasks have run 1 command" in result.summary
+        assert "Nothing was changed" not in result.summary
 
     async def test_tasks_are_not_nested_for_ever(self, folder):
         task = ("task", {"description": "look", "prompt": "go on", "profile": "worker"})

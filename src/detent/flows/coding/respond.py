@@ -142,8 +142,7 @@ class Respond:
         if options.done_when is None:
             return Checked("none")
         only_read = data.last_reply.get("by") == "handler"
-        unchanged = not data.files_changed and not data.commands_run
-        if unchanged and (only_read or options.check_when == "changed"):
+        if not data.has_acted and (only_read or options.check_when == "changed"):
             return Checked("skipped")
         left = seconds_left_at_visit(ctx, self._settings)
         if left <= 0:

@@ -177,11 +177,31 @@ class TestNudges:
         assert nudged(turns) == ["repeated_call"]
         assert len(results(turns)) == 4
 
-    async def test_the_limit_is_named_once(self, folder):
-        calls = [says("", ("read_file", {"filepath": "a.py", "max_lines": n})) for n in range(1, 10)]
-        _, desk, turns = await asked(folder, *calls, DONE, settings={"max_iterations": 10})
+    async def test_a_failed_check_is_told_by_the_end_of_its_output(self, folder):
+        check = "printf 'begin'; printf 'x%.0s' $(seq 1500); printf 'the end'; exit 3"
+        _, desk, turns = await asked(folder, DONE, *[says("Well.")] * 3, settings={"done_when": check})
+        assert nudged(turns)[0] == "check_failed"
+        text = desk.model.nudges[0]
+        assert text.startswith(f"The task is not done: {check} ended with 3. x")
+        told = text.removeprefix(f"The task is not done: {check} ended with 3. ")
+        assert len(told) == 1000
+        assert "the end" in told
+
+    async def test_an_empty_reply_is_told_the_task_and_the_last_three_tools(self, folder):
+        calls = [("list_dir", {}), ("glob", {"pattern": "*"}), READ, ("grep", {"pattern": "x"})]
+        model = ScriptedModel([says("", *calls), says(""), DONE])
+        async with Desk(folder, model) as desk:
+            await desk.ask("f" * 300)
+        assert f'The task: "{"f" * 200}". Last tools: glob, read_file, grep. Call' in model.nudges[-1]
+
+    @pytest.mark.parametrize(("most", "at"), [(10, 8), (9, 8), (11, 9), (6, 5)])
+    async def test_the_limit_is_named_once(self, folder, most, at):
+        """At four fifths of the turns, rounded up."""
+        calls = [says("", ("read_file", {"filepath": "a.py", "max_lines": n})) for n in range(1, most)]
+        _, desk, turns = await asked(folder, *calls, DONE, settings={"max_iterations": most})
         assert nudged(turns) == ["limit_near"]
-        assert desk.model.nudges == ["2 turns are left. Finish, or say plainly what remains."]
+        assert [turn["role"] for turn in turns].index("nudge") == 1 + 2 * at  # behind so many replies
+        assert desk.model.nudges == [f"{most - at} turns are left. Finish, or say plainly what remains."]
 
 
 class TestLimits:

@@ -47,7 +47,7 @@ def closing_lines(result: CodingResult) -> Iterator[str]:
         yield from _with_figures(f"{done}{f': {summary}' if summary else ''}", result)
         if result.tests_edited:
             tests = ", ".join(map(one_line, result.tests_edited))
-            yield paint(f"  The check passed, but these tests were changed: {tests}", "yellow")
+            yield paint(f"  The check passed, but what it runs was changed: {tests}", "yellow")
         return
     yield from _with_figures(_unfinished(result), result)
     said = [line for line in text_lines(result.summary) if line.strip()]

@@ -169,6 +169,14 @@ class AgentVisit:
 
     async def ask(self) -> Asked:
         """Ask until the agent has answered within the contract, or no further attempt is allowed."""
+        try:
+            return await self._ask()
+        finally:
+            # The objects of a visit refer to each other, so they stay until the next full collection of
+            # garbage. Lists as long as a session need not stay with them.
+            self.conversation = Conversation()
+
+    async def _ask(self) -> Asked:
         asked, plan = self.asked, self.plan
         asked.attempts = 1
         self._started()

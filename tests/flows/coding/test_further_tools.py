@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from detent.engine.tools import Tool
+from detent.engine.tools import Tool, ToolError
 from detent.flows.coding.options import RequestOptions
 from detent.flows.coding.skills import Skills
 from detent.kernel.errors import ConfigurationError
@@ -58,6 +58,31 @@ class TestServed:
             turns = await desk.turns(result.run_id)
         assert results(turns) == [("chat.send", False, "invalid_arguments"), ("chat.send", True, None)]
         assert sent == ["hello"]
+
+    async def test_what_one_has_done_is_an_effect_wherever_that_matters(self, tmp_path):
+        """A check `when: changed` is run, and a summary does not say that nothing was changed."""
+        (tmp_path / "a.py").touch()
+        send, find = ("chat.send", {"text": "x"}), ("chat.find", {"name": "ann"})
+        settings = {"done_when": {"command": "false", "when": "changed"}}
+        for call, checked, told in ((send, True, "Also called: chat.send."), (find, False, "")):
+            desk, _ = self.desk(tmp_path, ScriptedModel([says("", call), DONE, *[says("Well.")] * 3]))
+            desk = Desk(tmp_path, desk.model, settings, flow_options=desk.flow_options)
+            async with desk:
+                result = await desk.ask("greet")
+                assert result.done is not checked
+                assert result.checked == ("none" if checked else "skipped")
+                assert told in result.summary
+                assert "Nothing was changed" not in result.summary
+
+    async def test_a_tool_that_fails_as_denied_is_no_persons_no(self, tmp_path):
+        def send(text: str) -> str:
+            raise ToolError("denied", "the server wants a login")
+
+        model = ScriptedModel([says("", ("chat.send", {"text": "x"})), DONE])
+        async with Desk(tmp_path, model, flow_options={"further": [Tool("chat.send", send)]}) as desk:
+            result = await desk.ask("greet")
+            turns = await desk.turns(result.run_id)
+        assert [turn["content"] for turn in turns if turn["role"] == "tool"] == ["the server wants a login"]
 
     async def test_a_reading_request_is_not_offered_effects(self, tmp_path):
         desk, sent = self.desk(tmp_path, ScriptedModel([says("", ("chat.send", {"text": "x"})), DONE]))

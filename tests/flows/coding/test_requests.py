@@ -177,11 +177,31 @@ class TestNudges:
         assert nudged(turns) == ["repeated_call"]
         assert len(results(turns)) == 4
 
-    async def test_the_limit_is_named_once(self, folder):
-        calls = [says("", ("read_file", {"filepath": "a.py", "max_lines": n})) for n in range(1, 10)]
-        _, desk, turns = await asked(folder, *calls, DONE, settings={"max_iterations": 10})
+    async def test_a_failed_check_is_told_by_the_end_of_its_output(self, folder):
+        check = "printf 'begin'; printf 'x%.0s' $(seq 1500); printf 'the end'; exit 3"
+        _, desk, turns = await asked(folder, DONE, *[says("Well.")] * 3, settings={"done_when": check})
+        assert nudged(turns)[0] == "check_failed"
+        text = desk.model.nudges[0]
+        assert text.startswith(f"The task is not done: {check} ended with 3. x")
+        told = text.removeprefix(f"The task is not done: {check} ended with 3. ")
+        assert len(told) == 1000
+        assert "the end" in told
+
+    async def test_an_empty_reply_is_told_the_task_and_the_last_three_tools(self, folder):
+        calls = [("list_dir", {}), ("glob", {"pattern": "*"}), READ, ("grep", {"pattern": "x"})]
+        model = ScriptedModel([says("", *calls), says(""), DONE])
+        async with Desk(folder, model) as desk:
+            await desk.ask("f" * 300)
+        assert f'The task: "{"f" * 200}". Last tools: glob, read_file, grep. Call' in model.nudges[-1]
+
+    @pytest.mark.parametrize(("most", "at"), [(10, 8), (9, 8), (11, 9), (6, 5)])
+    async def test_the_limit_is_named_once(self, folder, most, at):
+        """At four fifths of the turns, rounded up."""
+        calls = [says("", ("read_file", {"filepath": "a.py", "max_lines": n})) for n in range(1, most)]
+        _, desk, turns = await asked(folder, *calls, DONE, settings={"max_iterations": most})
         assert nudged(turns) == ["limit_near"]
-        assert desk.model.nudges == ["2 turns are left. Finish, or say plainly what remains."]
+        assert [turn["role"] for turn in turns].index("nudge") == 1 + 2 * at  # behind so many replies
+        assert desk.model.nudges == [f"{most - at} turns are left. Finish, or say plainly what remains."]
 
 
 class TestLimits:
@@ -406,6 +426,8 @@ class TestChecks:
         change = ("update_file", {"filepath": "tests/test_a.py", "target": "False", "patch": "True"})
         _, desk, turns = await asked(folder, says("", change), DONE, settings={"protect": ["tests/**"]})
         assert results(turns) == [("update_file", False, "protected")]
+        (told,) = [turn["content"] for turn in turns if turn["role"] == "tool"]
+        assert told == "'tests/**' is protected (coding.protect)"  # and no rule that nobody has written
         assert desk.read("tests/test_a.py") == "assert False\n"
 
 
@@ -544,17 +566,28 @@ class TestQuestions:
             assert run.status is Status.SUCCEEDED
             assert desk.read("a.py") == "x = 2\n"
 
-    async def test_a_no_and_its_reason_reach_the_model(self, folder):
-        model = ScriptedModel([says("", edit("x = 1", "x = 2")), DONE])
+    @pytest.mark.parametrize(
+        ("answer", "told"),
+        [
+            ({"no": "keep it"}, "A person said no: keep it."),
+            ({"no": "why not y?"}, "A person said no: why not y?"),
+            ("no", "A person said no."),
+            ({"no": " "}, "A person said no."),
+        ],
+    )
+    @pytest.mark.parametrize("call", [edit("x = 1", "x = 2"), ("read_file", {"filepath": ".env"})])
+    async def test_a_no_and_its_reason_reach_the_model(self, folder, call, answer, told):
+        (folder / ".env").write_text("A=1\n")
+        model = ScriptedModel([says("", call), DONE])
         async with Desk(folder, model) as desk:
             result = await desk.ask("fix it", RequestOptions())
             run = await desk.engine.get(result.run_id)
             (hold,) = run.holds.values()
-            await desk.engine.release(result.run_id, {"no": "keep it"}, hold=run.token(hold.name))
+            await desk.engine.release(result.run_id, answer, hold=run.token(hold.name))
             await desk.engine.finish(result.run_id)
             turns = await desk.turns(result.run_id)
-        assert results(turns) == [("update_file", False, "denied")]
-        assert "keep it" in model.requests[1][-1].content
+        assert results(turns) == [(call[0], False, "denied")]
+        assert [turn["content"] for turn in turns if turn["role"] == "tool"] == [told]
         assert desk.read("a.py") == "x = 1\n"
 
     async def test_what_changed_since_it_was_shown_is_asked_again(self, folder):
@@ -605,6 +638,17 @@ class TestTasks:
             turns = await desk.turns(result.run_id)
         assert results(turns) == [("task", False, "failed")]
         assert result.iterations == 2
+
+    async def test_what_the_command_of_a_task_may_have_changed_is_not_called_nothing(self, folder):
+        task = ("task", {"description": "tidy", "prompt": "tidy up", "profile": "worker"})
+        model = ScriptedModel([
+            says("", task), says("", ("bash", {"command": "touch b.py"})), DONE, *[says("Well.")] * 3,
+        ])  # fmt: skip
+        async with Desk(folder, model) as desk:
+            result = await desk.ask("have it tidied")
+        assert (result.outcome, (folder / "b.py").exists()) == ("incomplete", True)
+        assert "Tasks have run 1 command" in result.summary
+        assert "Nothing was changed" not in result.summary
 
     async def test_tasks_are_not_nested_for_ever(self, folder):
         task = ("task", {"description": "look", "prompt": "go on", "profile": "worker"})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from detent.flows.coding.options import RequestOptions
-from detent.flows.coding.test_files import TestFiles, changed, is_test_file
+from detent.flows.coding.test_files import TestFiles, changed, is_part_of_check, is_test_file
 from tests.flows.coding.desk import DONE, Desk, ScriptedModel, says
 
 TESTS = [
@@ -56,6 +56,34 @@ def test_changes_are_told_by_content(tmp_path: Path):
     (tmp_path / "src/test_new.py").write_text("")
     (tmp_path / "src/d.py").write_text("2")
     assert changed(before, files.contents(tmp_path)) == ["src/test_new.py", "tests/b.py", "tests/c.py"]
+
+
+@pytest.mark.parametrize(
+    ("path", "check", "is_part"),
+    [
+        ("Makefile", "make test", True), ("sub/Makefile", "make -C sub test", True),
+        ("Makefile", "CI=1 make test", True), ("Makefile", "pytest -q", False),
+        ("package.json", "npm test", True), ("package.json", "make test", False),
+        ("pyproject.toml", "python -m pytest -q", True), ("pyproject.toml", "make test", False),
+        ("check.sh", "./check.sh", True), ("ci/check.sh", "bash ci/check.sh --fast", True),
+        ("other.sh", "./check.sh", False), ("src/a.py", "make test", False),
+        ("tests/a.py", "make 'test", True),
+    ],
+)  # fmt: skip
+def test_what_a_check_runs_is_a_part_of_it(path: str, check: str, is_part: bool):
+    assert is_part_of_check(path, check) is is_part
+
+
+async def test_a_check_that_was_made_to_pass_is_named_as_such(tmp_path: Path):
+    """Whether by a file tool or by a command; a script that the check does not run is none of it."""
+    (tmp_path / "Makefile").write_text("test:\n\tfalse\n")
+    edit = ("update_file", {"filepath": "Makefile", "target": "false", "patch": "true"})
+    by_command = ("bash", {"command": "printf 'test:\\n\\ttrue\\n' > Makefile; echo x > other.sh"})
+    for call in (edit, by_command):
+        (tmp_path / "Makefile").write_text("test:\n\tfalse\n")
+        async with Desk(tmp_path, ScriptedModel([says("", call), DONE])) as desk:
+            result = await desk.ask("make it pass", RequestOptions(yes=True, done_when="make test"))
+        assert (result.checked, result.tests_edited) == ("passed", ("Makefile",))
 
 
 @pytest.mark.parametrize("check", ["test -e tests/test_a.py", None])

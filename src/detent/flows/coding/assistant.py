@@ -48,7 +48,7 @@ class Assistant:
             return AssistantReply(give_up=CONTEXT_FULL)
         if failed and seconds_left(ctx, self._settings) <= 0:
             return AssistantReply(give_up=REQUEST_TIMEOUT)
-        if failed and (by_model or data.files_changed or data.commands_run):
+        if failed and (by_model or data.has_acted):
             return AssistantReply(give_up=MODEL_FAILED)
         results = [ToolResult.from_plain(await self._whole(ctx, turn)) for turn in data.results()]
         found = find_test_command(Path(data.workspace), self._settings.test_command)

@@ -64,6 +64,8 @@ class Rules:
     """Nothing needs a question, but for what configures Detent."""
     read_only: bool = False
     """Nothing is changed."""
+    protect: tuple[str, ...] = ()
+    """Patterns of paths that no file tool may change."""
 
 
 class Decision(NamedTuple):
@@ -75,7 +77,7 @@ class Decision(NamedTuple):
     place: str | None = None
     """What its path leads to, relative to the workspace: the decision holds for this place alone."""
     code: str = "denied"
-    """Of a refusal: the error that the assistant is told."""
+    """Of what is denied or refused: the error that the assistant is told."""
 
 
 class Grant(NamedTuple):
@@ -104,6 +106,9 @@ def decide(
     for rule in _denying(rules.deny, tool):
         if denies_command(rule, args) if tool == COMMAND else path.is_denied_by(rule):
             return Decision("deny", f"the rule '{rule.text}' denies it", path.place)
+    for pattern, rule in _protecting(rules.protect, tool):
+        if path.is_denied_by(rule):
+            return Decision("deny", f"'{pattern}' is protected (coding.protect)", path.place, "protected")
     if rules.read_only and kind == "effect":
         return Decision("deny", "nothing may be changed in this request (--read-only)", path.place)
     if path.refusal is not None:
@@ -190,12 +195,15 @@ def _allows(rule: Rule, tool: str, args: Mapping[str, Any], path: _Path) -> bool
 
 def excluded(rules: Rules, tool: str) -> list[str]:
     """The patterns of paths that a tool must leave alone: its argument `denied`."""
-    return [
-        pattern.text
-        for name in _LEAVES_OUT.get(tool, ())
-        for rule in _about(rules.deny, name)
-        for pattern in rule.paths
-    ]
+    denying = [rule for name in _LEAVES_OUT.get(tool, ()) for rule in _about(rules.deny, name)]
+    denying += [rule for _, rule in _protecting(rules.protect, tool)]
+    return [pattern.text for rule in denying for pattern in rule.paths]
+
+
+def _protecting(patterns: Collection[str], tool: str) -> Iterator[tuple[str, Rule]]:
+    """The patterns of protected paths, each as a rule about a tool, if that changes files."""
+    if tool in _WRITES:
+        yield from ((pattern, parse_rule(f"{tool}:{pattern}")) for pattern in patterns)
 
 
 def _denying(patterns: Collection[str], tool: str) -> Iterator[Rule]:

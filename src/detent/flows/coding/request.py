@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from detent.kernel.budget import Budget
 from detent.kernel.errors import ConfigurationError, DetentError, KeyTaken, RunNotFound, RunStateError
 from detent.kernel.plain import digest
 from detent.kernel.run import Run
+from detent.kernel.run_config import STEPS
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
@@ -84,11 +85,13 @@ async def start_request(
     folder: SessionFolder | None = None,
     budget: Budget | None = None,
     tags: Sequence[str] = (),
+    steps: Mapping[str, Any] | None = None,
     drive: bool = True,
 ) -> Started:
     """Start a request in a new session, in a given one, or in this workspace's newest (`last`).
 
-    An interrupted request of the session is cancelled.
+    An interrupted request of the session is cancelled. `steps` says who performs its steps, and those of its
+    tasks, whatever the settings of the process say that goes on with it.
 
     Raises:
         SessionBusy: the session's last request is under way elsewhere, or waits for an answer.
@@ -114,7 +117,7 @@ async def start_request(
     try:
         run_id = await engine.start(
             FLOW, data, tags=[f"session:{session}", workspace_tag(workspace), *tags], budget=budget,
-            exclusive=session_key(session), drive=drive,
+            exclusive=session_key(session), config={STEPS: dict(steps)} if steps else None, drive=drive,
         )  # fmt: skip
     except KeyTaken as taken:
         raise SessionBusy(session, taken.run_id, "has just been given another prompt.") from None

@@ -107,6 +107,16 @@ class RequestData:
         return int(self._data.get("commands_run") or 0)
 
     @property
+    def further_effects(self) -> list[str]:
+        """Tools besides the flow's own, such as those of servers, whose effects were performed."""
+        return list(self._data.get("further_effects") or ())
+
+    @property
+    def has_acted(self) -> bool:
+        """Whether an effect of this request, or of a task of it, was performed or may have been."""
+        return bool(self.files_changed or self.commands_run or self.further_effects)
+
+    @property
     def check_failures(self) -> int:
         """Checks that failed in a row, with no successful effect between."""
         return int(self._data.get("check_failures") or 0)

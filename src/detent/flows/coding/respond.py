@@ -22,7 +22,7 @@ from detent.flows.coding.response_state import AgentState
 from detent.flows.coding.settings import CodingSettings
 from detent.flows.coding.summary import incomplete_summary
 from detent.flows.coding.task_completion import Completion, JudgedReply, judge_reply, own_text
-from detent.flows.coding.test_files import is_test_file
+from detent.flows.coding.test_files import is_part_of_check
 from detent.flows.coding.tools.spec import DEFAULT_TIMEOUT
 from detent.kernel.plain import LONGEST_KEPT
 from detent.kernel.status import Status
@@ -142,8 +142,7 @@ class Respond:
         if options.done_when is None:
             return Checked("none")
         only_read = data.last_reply.get("by") == "handler"
-        unchanged = not data.files_changed and not data.commands_run
-        if unchanged and (only_read or options.check_when == "changed"):
+        if not data.has_acted and (only_read or options.check_when == "changed"):
             return Checked("skipped")
         left = seconds_left_at_visit(ctx, self._settings)
         if left <= 0:
@@ -185,8 +184,9 @@ class Respond:
             ]
             added = added_results(data.prompt, results)
             text = f"{text}\n\n{added}".strip() if added else text
-        changed = [*filter(is_test_file, data.files_changed), *data.tests_changed]
-        edited = list(dict.fromkeys(changed)) if checked.state == "passed" else []
+        check, changed = data.options.done_when or "", [*data.files_changed, *data.tests_changed]
+        parts = dict.fromkeys(path for path in changed if is_part_of_check(path, check))
+        edited = list(parts) if checked.state == "passed" else []
         changes: dict[str, Any] = {
             "counters": counters, "outcome": "completed", "outcome_reason": None, "checked": checked.state,
             "completion": completion._asdict(), "text": self._kept(ctx, text), "summary": summary,

@@ -11,6 +11,7 @@ from detent.flows.coding.explicit_assistant import NEEDS_MODEL
 from detent.flows.coding.grammar import misfit
 from detent.flows.coding.nudges import Nudge
 from detent.flows.coding.request_data import RequestData
+from detent.insight.formatting import count
 
 NOT_RUN = frozenset({
     "denied", "invalid_arguments", "unknown_tool", "too_many_calls", "cancelled", "failed",
@@ -59,13 +60,18 @@ def incomplete_summary(
         more = f" and {len(changed) - MOST_FILES} more" if len(changed) > MOST_FILES else ""
         lines.append(f"Changed: {', '.join(changed[:MOST_FILES])}{more}.")
     commands = list(_commands_run(data))
+    by_tasks = data.commands_run - len(commands)
     if commands:
         shown = "; ".join(command.replace("\n", " ")[:LONGEST] for command in commands[-MOST_COMMANDS:])
         more = f" and {len(commands) - MOST_COMMANDS} before" if len(commands) > MOST_COMMANDS else ""
         lines.append(f"Commands: {shown}{more}. They may have changed more files.")
+    elif by_tasks > 0:
+        lines.append(f"Tasks have run {count(by_tasks, 'command')}, which may have changed more files.")
+    if data.further_effects:
+        lines.append(f"Also called: {', '.join(data.further_effects)}. That may have changed more elsewhere.")
     if (failure := _last_failure(data, results, refused)) is not None:
         lines.append(f"Last failure: {failure}")
-    if not changed and not commands:
+    if not commands and not data.has_acted:
         lines.append("Nothing was changed.")
     misconfigured = cause.get("error") == MisconfiguredError.__name__
     lines.append(MISCONFIGURED if misconfigured else OTHER_WAYS_ON.get(reason, WAYS_ON))

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
@@ -28,6 +29,20 @@ _NAMES = re.compile(
     r"|.*[A-Za-z0-9](?:Tests?|TestCase|Spec)\.[^.]+|.*[a-z0-9]IT\.(?:java|kt)|Test[A-Z].*\.[^.]+"
 )
 """Names of files of tests: `test_a.py`, `a_test.go`, `a_spec.rb`, `a.test.ts`, `ATest.java`."""
+RUN_BY: Mapping[str, frozenset[str]] = {
+    "make": frozenset({"Makefile", "makefile", "GNUmakefile"}),
+    "gmake": frozenset({"Makefile", "makefile", "GNUmakefile"}),
+    "just": frozenset({"justfile", "Justfile", ".justfile"}),
+    "task": frozenset({"Taskfile.yml", "Taskfile.yaml"}),
+    "rake": frozenset({"Rakefile"}),
+    **dict.fromkeys(("npm", "npx", "yarn", "pnpm", "bun"), frozenset({"package.json"})),
+    **dict.fromkeys(("pytest", "tox", "nox"), frozenset({"pyproject.toml", "setup.cfg"})),
+    **dict.fromkeys(("gradle", "gradlew"), frozenset({"build.gradle", "build.gradle.kts"})),
+    "mvn": frozenset({"pom.xml"}),
+    "composer": frozenset({"composer.json"}),
+}
+"""Files in which programs find what they are to run, by program."""
+_RECIPES = frozenset().union(*RUN_BY.values())
 _LEFT_OUT = frozenset({
     "node_modules", "__pycache__", "venv", "site-packages", "vendor", "target", "build", "dist", "out", "bin",
     "obj", "coverage", "test-results", "playwright-report", "testresults",
@@ -52,13 +67,30 @@ def is_test_file(path: str) -> bool:
     return any(_is_test_folder(folder) for folder in folders)
 
 
+def is_part_of_check(path: str, command: str) -> bool:
+    """Whether a path is one of tests, or of a file that a check's command runs or finds its work in."""
+    if is_test_file(path):
+        return True
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = command.split()
+    if any(os.path.normpath(word) == os.path.normpath(path) for word in words):
+        return True
+    name = PurePosixPath(path).name
+    return any(name in RUN_BY.get(PurePosixPath(word).name, ()) for word in words)
+
+
 def _is_test_folder(name: str) -> bool:
     small = name.lower()
     return small in FOLDERS or small.endswith((".tests", ".test"))
 
 
 class TestFiles:
-    """The files of tests of workspaces, read again only where the file system says that they have changed."""
+    """The files of tests of workspaces, and those that checks may be made of.
+
+    They are read again only where the file system says that they have changed.
+    """
 
     __test__ = False
 
@@ -103,7 +135,9 @@ def _paths(workspace: Path) -> Iterable[str]:
         below = os.path.relpath(folder, workspace)
         for name in sorted(names):
             path = name if below == "." else f"{below}/{name}"
-            if is_test_file(path) and not os.path.islink(os.path.join(folder, name)):
+            if (is_test_file(path) or name in _RECIPES or name.endswith(".sh")) and not os.path.islink(
+                os.path.join(folder, name)
+            ):
                 yield path
         if visited > MOST_VISITED:
             return

@@ -32,9 +32,10 @@ from detent.flows.coding.settled_calls import changed_arguments, told_result, wi
 from detent.flows.coding.tools import todo
 from detent.flows.coding.tools.spec import DEFAULT_TIMEOUT, SPECS
 from detent.insight.formatting import count
-from detent.kernel.entries import Recorded
+from detent.kernel.entries import DENIED, Recorded
 from detent.kernel.errors import Fenced, StoreUnavailable
 from detent.kernel.plain import LONGEST_KEPT, canonical, digest, to_plain
+from detent.kernel.run_config import STEPS
 
 CODES = frozenset({
     "outside_workspace", "protected", "not_found", "exists", "stale", "not_unique", "too_large", "binary",
@@ -91,6 +92,8 @@ class Progress:
     """Time that commands of this reply took, as their receipts say."""
     tests_changed: list[str] = field(default_factory=list)
     """Files of tests that commands changed."""
+    further_effects: list[str] = field(default_factory=list)
+    """Tools besides the flow's own whose effects were performed."""
     repeated: dict[str, Any] | None = None
     effects: int = 0
     """Effects that succeeded."""
@@ -126,7 +129,7 @@ class ToolStep:
         progress = Progress(
             dict(data.seen), [dict(item) for item in data.todos], data.files_changed,
             Last.of(data.current.get("last") or {}), commands_run=data.commands_run,
-            tests_changed=data.tests_changed,
+            tests_changed=data.tests_changed, further_effects=data.further_effects,
         )  # fmt: skip
         visit = _ToolVisit(self, ctx, data, data.options, progress)
         skip = {message["tool_call_id"] for message in ran}
@@ -149,7 +152,9 @@ class ToolStep:
             changes["counters"] = {**data.counters, "tool_calls": data.counter("tool_calls") - repeats}
         if progress.effects and ctx.values.get("check_failures"):
             changes["check_failures"] = 0
-        for name in ("seen", "todos", "files_changed", "tests_changed", "commands_run"):
+        for name in (
+            "seen", "todos", "files_changed", "tests_changed", "further_effects", "commands_run",
+        ):  # fmt: skip
             if (value := getattr(progress, name)) != to_plain(getattr(data, name)):
                 changes[name] = value
         failed = sum(not result.ok for result in results)
@@ -305,9 +310,8 @@ class _ToolVisit:
 
     @property
     def _rules(self) -> Rules:
-        options = self.options
-        protected = (f"{tool}:{path}" for path in self.step._settings.protect for tool in sorted(FILE_TOOLS))
-        return Rules(options.allow, (*options.deny, *protected), options.yes, options.read_only)
+        options, protected = self.options, tuple(self.step._settings.protect)
+        return Rules(options.allow, options.deny, options.yes, options.read_only, protected)
 
     async def _judged(self, calls: Sequence[CodingCall]) -> list[_Judged]:
         """What the rules say to calls, the same at every pass through the step.
@@ -352,10 +356,7 @@ class _ToolVisit:
             "timeout", DEFAULT_TIMEOUT
         ):
             supplied["timeout"] = left
-        protect = (f"'{tool}:{path}'" for path in self.step._settings.protect for tool in FILE_TOOLS)
-        is_protected = decision.verdict == "deny" and any(rule in decision.why for rule in protect)
-        code = "protected" if is_protected else decision.code
-        return _Judged(decision.verdict, decision.why, code, supplied)
+        return _Judged(decision.verdict, decision.why, decision.code, supplied)
 
     def _seconds_left(self) -> float:
         """What is left of the request's time for the next call, told by the journal alone."""
@@ -416,9 +417,9 @@ class _ToolVisit:
         try:
             receipt = await self.ctx.perform(call.tool, confirm=question, **args)
         except ToolError as error:
-            if error.code == "denied":
+            if error.code == DENIED and "code" not in self.ctx.last_settled:  # no tool's own error
                 self.progress.answers.append(False)
-                return "denied", f"A person said no{f': {error.message}' if error.message else ''}."
+                return DENIED, _no(error.message if error.message != error.code else "")
             return _failure(error)
         if question is not None:
             self.progress.answers.append(True)
@@ -435,7 +436,9 @@ class _ToolVisit:
             path = str({**call.args, **changed}.get("filepath", ""))
             if told.ok and path not in progress.files_changed:
                 progress.files_changed.append(path)
-        elif call.tool not in self.step._registry.further:
+        elif call.tool in self.step._registry.further:
+            self._note_further([call.tool])
+        else:
             progress.commands_run += 1
         progress.effects += told.ok
         return told
@@ -443,6 +446,7 @@ class _ToolVisit:
     def _performed(self, call: CodingCall, receipt: Any) -> ToolResult:
         if not isinstance(receipt, Mapping) or call.tool in self.step._registry.further:
             self.progress.effects += 1
+            self._note_further([call.tool])
             text, truncated = _told(receipt)
             return ToolResult(call.id, call.tool, True, text, truncated=truncated)
         paths = [str(path) for path in receipt.get("paths") or ()]
@@ -462,6 +466,10 @@ class _ToolVisit:
             receipt.get("error"), bool(receipt.get("truncated")),
             float(receipt.get("seconds") or 0.0) * 1000,
         )  # fmt: skip
+
+    def _note_further(self, tools: Any) -> None:
+        noted = self.progress.further_effects
+        noted += [str(tool) for tool in tools or () if tool not in noted]
 
     def _note_tests(self, paths: Any) -> None:
         noted = self.progress.tests_changed
@@ -518,7 +526,9 @@ class _ToolVisit:
                     {"prompt": prompt, "workspace": self.data.workspace, "options": options.to_plain()},
                 ))  # fmt: skip
         children = (
-            await self.ctx.children(items, flow=self.step._flow_name, limit=settings.max_parallel)
+            await self.ctx.children(
+                items, flow=self.step._flow_name, limit=settings.max_parallel, config=self._own_steps
+            )
             if items
             else []
         )
@@ -528,6 +538,11 @@ class _ToolVisit:
                 results[call.id] = self._of_child(call, by_key[f"task-{call.id}"])
         return [results[call.id] for call in calls]
 
+    @property
+    def _own_steps(self) -> dict[str, Any]:
+        """The request's own configuration of its steps, which tasks have too."""
+        return {STEPS: to_plain(own)} if (own := self.ctx.config.get(STEPS)) else {}
+
     def _of_child(self, call: CodingCall, child: Child) -> ToolResult:
         data = child.data
         text = str(data.get("text") or data.get("summary") or child.reason or child.status.value)
@@ -536,6 +551,7 @@ class _ToolVisit:
                 self.progress.files_changed.append(str(path))
         self.progress.commands_run += int(data.get("commands_run") or 0)
         self._note_tests(data.get("tests_changed"))
+        self._note_further(data.get("further_effects"))
         if not child.ok:
             text = f"Not finished ({data.get('outcome_reason') or child.reason}). {text}"
         return ToolResult(call.id, call.tool, child.ok, text, None if child.ok else "failed")
@@ -562,6 +578,13 @@ def _failure(error: ToolError | Transient) -> tuple[str, str]:
 def _answer(answer: Any) -> tuple[bool, str]:
     """A person's answer to a question about a query."""
     if isinstance(answer, Mapping):
-        return False, f"A person said no: {answer.get('no')}."
-    yes = str(answer).strip().lower() in ("yes", "y")
-    return yes, "A person said no."
+        return False, _no(str(answer.get("no") or ""))
+    return str(answer).strip().lower() in ("yes", "y"), _no()
+
+
+def _no(reason: str = "") -> str:
+    """That a person has refused a call, and the reason in the person's own words, if there is one."""
+    reason = reason.strip()
+    if not reason:
+        return "A person said no."
+    return f"A person said no: {reason}{'' if reason[-1] in '.!?…' else '.'}"

@@ -245,6 +245,10 @@ def test_ctrl_c_after_an_interrupted_request_clears_the_line_first(folder: Path,
         chat.keys("abc", "abc")
         chat.keys(CTRL_C, "once more", PROMPT)
         chat.line("four", "The request before it is cancelled", "heard 4 characters", PROMPT)
+        chat.line("wait more", "I begin.")
+        chat.keys(CTRL_C, INTERRUPTED, PROMPT)
+        chat.keys(CTRL_C, "Come back with: detent chat --resume")  # the second of two, however late it comes
+        assert chat.ended() == 130
 
 
 # -- pastes, sizes, colours ---------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from detent.flows.coding.settings import coding_settings
-from detent.flows.coding.terminal.model_choice import with_model
+from detent.flows.coding.terminal.model_choice import own_steps, with_model
 from detent.kernel.errors import ConfigurationError
 from detent.runtime.settings import Settings
 
@@ -44,6 +44,24 @@ def test_a_name_means_an_entry_or_a_model_of_the_default_provider(
     values: dict[str, Any], name: str, chosen: dict[str, Any]
 ) -> None:
     assert _chosen(values, name) == chosen
+
+
+@pytest.mark.parametrize(
+    ("assistant", "name", "kept"),
+    [
+        ({}, "house", {"mode": "agent", "provider": "house", "model_id": "served"}),
+        ({"mode": "agent", "provider": "x", "model_id": "old"}, "house",
+         {"mode": "agent", "provider": "house", "model_id": "served"}),
+        ({}, "big", {"mode": "agent", "provider": "house", "model_id": "big"}),
+        ({"model_id": "old"}, "claude", {"mode": "agent", "provider": "claude"}),
+    ],
+)  # fmt: skip
+def test_a_request_keeps_the_model_and_none_of_another_one(
+    assistant: dict[str, Any], name: str, kept: dict[str, Any]
+) -> None:
+    models = {} if name == "claude" else {"house": HOUSE}
+    values = {"models": models, "coding": {"steps": {"assistant": assistant}}}
+    assert own_steps(with_model(Settings(Path(), values=values), name)) == {"assistant": kept}
 
 
 def test_without_a_model_in_the_settings_it_is_said_what_to_do() -> None:

@@ -29,7 +29,8 @@ class Ran:
 
     @property
     def lines(self) -> list[str]:
-        return self.out.splitlines()
+        """What was printed, without the time of calls that took long."""
+        return [re.sub(r" · [\d.]+ m?s$", "", line) for line in self.out.splitlines()]
 
     @property
     def objects(self) -> list[dict[str, Any]]:
@@ -134,7 +135,7 @@ def test_the_closing_line_says_whether_a_check_confirmed_it(project: Project, se
             0,
             [
                 "done (checked): a.py changed, 12 passed  2 turns · 1 tool · 240 tokens",
-                "  The check passed, but these tests were changed: tests/a.py",
+                "  The check passed, but what it runs was changed: tests/a.py",
             ],
         ),
         (
@@ -396,6 +397,27 @@ def test_a_request_that_needs_a_model_is_not_told_to_continue(project: Project) 
     ran = project.coding("fix it")
     assert "ontinue" not in ran.out
     assert "set a model" in ran.lines[-1]
+
+
+def test_who_answers_a_question_has_the_request_done_by_the_model_it_was_begun_with(
+    project: Project, served: ModelServer
+) -> None:
+    """The settings name no model for the assistant; `--model` was the first command's. So with tasks."""
+    edit = ("update_file", {"filepath": "a.py", "target": "x = 1", "patch": "x = 2"})
+    task = ("task", {"description": "look", "prompt": "look around"})
+
+    def rule(asked: Asked) -> Written:
+        if asked.prompt == "look around":
+            return says("TUNACODE DONE: looked")
+        return [says("", edit), says("", task), says("TUNACODE DONE: changed and looked")][asked.turn]
+
+    served.rule = rule
+    assert project.coding("--model", "house", "change it").code == 0
+    run_id, token = project.waiting
+    done = project("release", run_id, "yes", "--hold", token)
+    assert done.code == 0, done.out
+    assert "✓ task look" in done.out
+    assert "done (unchecked): changed and looked" in done.lines[-1]
 
 
 # -- sessions -----------------------------------------------------------------------------------------------

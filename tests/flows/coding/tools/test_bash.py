@@ -247,7 +247,7 @@ class TestRuns:
 
     async def test_a_check_that_was_interrupted_is_run_again(self, tmp_path):
         """An interrupt is no verdict on the work."""
-        # Without the trap bash goes on if the signal comes just as `sleep` ends.
+        # Without the trap the signal may come between the opening of `runs` and its line.
         command = "trap 'exit 130' INT; echo run >> runs; while ! test -e go; do sleep 0.01; done"
         flow = flow_of(tmp_path, command, repeatable=True)
         async with Engine(SQLiteStore(tmp_path / "db"), [flow]) as engine:

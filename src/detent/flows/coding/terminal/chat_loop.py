@@ -50,7 +50,8 @@ class ChatLoop:
         self._conversation = Conversation(setup, engine, flow, line=self._line, is_chat=True)
         self._commands = SlashCommands(self._conversation, self._attach)
         self._leaves = False
-        """Whether Ctrl-C in an empty line leaves: it was pressed before, and nothing was typed since."""
+        """Whether Ctrl-C in an empty line leaves: it was pressed before, at the prompt or to interrupt a
+        request, and nothing was typed since."""
 
     def _completion(self) -> Completion:
         def sessions() -> Iterable[str]:
@@ -126,6 +127,7 @@ class ChatLoop:
         except SessionBusy as busy:
             await self._refused(busy)
             return False
+        self._leaves = stopped.interrupted
         if stopped.asked:
             say(paint(ANSWER_HERE, dim=True))
         return stopped.terminated

@@ -22,6 +22,7 @@ from detent.flows.coding.terminal.transition_lines import (
     result_object,
     say_line,
 )
+from detent.kernel.run_config import STEPS
 from detent.kernel.status import Status
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class Conversation:
             started = await start_request(
                 self.engine, prompt, workspace=self.setup.folder, options=self.options,
                 session=self.session, folder=self.setup.sessions(self.flow), budget=self.setup.budget,
-                drive=False,
+                steps=self.setup.steps, drive=False,
             )  # fmt: skip
             run_id, self.session = started.run_id, started.session_id
             if before is not None and not before.status.is_end:
@@ -136,6 +137,11 @@ class Conversation:
             return None
         if run.status is Status.RUNNING and not await is_interrupted(self.engine, run.id):
             return None  # start_request says who has it
+        own = run.config.get(STEPS)
+        if own and self.setup.steps not in ({}, own):
+            chosen = own.get("assistant", {})
+            name = " ".join(str(chosen[key]) for key in ("provider", "model_id") if chosen.get(key))
+            warn(clean(f"It goes on with the model it was begun with: {name}. --model is for new prompts."))
         return run.id
 
     async def run(self, run_id: str) -> Stopped:

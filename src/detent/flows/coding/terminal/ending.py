@@ -44,16 +44,27 @@ def closing_lines(result: CodingResult) -> Iterator[str]:
         if len(summary) > LONGEST_SUMMARY:
             summary = f"{summary[:LONGEST_SUMMARY]}…"
         done = paint(f"done ({CHECKED.get(result.checked, result.checked)})", "green")
-        yield f"{done}{f': {summary}' if summary else ''}  {_figures(result)}"
+        yield from _with_figures(f"{done}{f': {summary}' if summary else ''}", result)
         if result.tests_edited:
             tests = ", ".join(map(one_line, result.tests_edited))
-            yield paint(f"  The check passed, but these tests were changed: {tests}", "yellow")
+            yield paint(f"  The check passed, but what it runs was changed: {tests}", "yellow")
         return
-    yield f"{_unfinished(result)}  {_figures(result)}"
+    yield from _with_figures(_unfinished(result), result)
     said = [line for line in text_lines(result.summary) if line.strip()]
     if said and said[0].startswith("Not finished:"):
         said = said[1:]
     yield from (f"  {line}" for line in said)
+
+
+def _with_figures(words: str, result: CodingResult) -> Iterator[str]:
+    """The closing words and the figures, on one line if there is room."""
+    from detent.cli.output import columns, width
+
+    figures, room = _figures(result), columns()
+    if room is None or width(f"{words}  {figures}") <= room:
+        yield f"{words}  {figures}"
+    else:
+        yield from (words, f"  {figures}")
 
 
 def _unfinished(result: CodingResult) -> str:

@@ -43,6 +43,19 @@ def with_model(settings: Settings, name: str) -> Settings:
     )
 
 
+def own_steps(settings: Settings) -> dict[str, Any]:
+    """The configuration that requests begun with these settings keep: the model `with_model` has chosen.
+
+    Whoever goes on with such a request, in whichever process, has it done by the same model.
+    """
+    chosen = settings.get(*PLACE, default={})
+    provider, model_id = chosen["provider"], chosen.get("model_id")
+    if model_id is None:  # a run's own configuration hides none of the settings below it
+        model_id = settings.get("models", provider, "model_id")
+    own = {"mode": "agent", "provider": provider, "model_id": model_id}
+    return {PLACE[-1]: {name: value for name, value in own.items() if value is not None}}
+
+
 def _chosen(settings: Settings, *, provider: str, model_id: str | None) -> Settings:
     own = settings.get(*PLACE, default={})
     changes: dict[KeyPath, Any] = {(*PLACE, "mode"): "agent", (*PLACE, "provider"): provider}

@@ -92,7 +92,7 @@ class PromptLine:
             return True
         number = sys.stdin.fileno()
         if select.select([number], [], [], 0)[0]:
-            return self._hold_keys(echo=True)
+            return True
         loop, pressed = asyncio.get_running_loop(), asyncio.Event()
         with graceful(self._give_back) as stop:
             _write(printable(prompt) + (PASTES_ON if self._pastes else ""))
@@ -110,7 +110,7 @@ class PromptLine:
                     task.cancel()
         if pressed.is_set() and stop.signal is None:
             _write("\b" * width(prompt))  # readline writes it again
-            return self._hold_keys(echo=True)
+            return True
         self._give_back()
         if stop.signal == signal.SIGINT:
             raise KeyboardInterrupt
@@ -178,6 +178,8 @@ class PromptLine:
                     raise KeyboardInterrupt
                 self.given_up = ""
                 with contextlib.nullcontext() if line is None else _heard_at_once():
+                    if self._as_it_was is not None:  # not before: the terminal itself would show what comes
+                        self._hold_keys(echo=True)
                     text = input(_marked(prompt) if line is not None else printable(prompt))
                 text = text if self._pastes else "\n".join([text, *_pasted_lines()])
         except UnicodeDecodeError:

@@ -41,9 +41,9 @@ FOR_EFFECTS, FOR_COMMANDS = 5.0, 0.2
 """Seconds that an effect gets to end when the request is interrupted."""
 SETTLED_WITHIN = 10.0
 """Seconds after an interrupt in which whoever waited for the request hears of it."""
-ANSWERS = "y once · a always · n no, and why if you like"
-OF_FOLDER = "a: this tool in this very folder, until the program ends"
-OF_CALL = "a: exactly this, until the program ends"
+ANSWERS = "y once · n no, and why if you like"
+OF_FOLDER = "this tool in this very folder, until the program ends"
+OF_CALL = "exactly this, until the program ends"
 AGAIN = "Say y (yes), a (always) or n (no); anything else is asked again."
 NO_COMMANDS = (
     "Commands work at the prompt only. Ctrl-C leaves the question open and goes there; then "
@@ -68,7 +68,7 @@ class Stopped(NamedTuple):
 def _always(question: Question) -> str:
     """What the answer `a` to a question would allow."""
     if question.call is None:
-        return "a: as y, it is too long for more"
+        return "as y, it is too long for more"
     grant = grant_for(*question.call, RequestData(question.run.data).workspace)
     return OF_CALL if grant.scope.startswith("sha256:") else OF_FOLDER
 
@@ -249,7 +249,8 @@ class RequestRunner:
     async def _read(self, question: Question) -> Any:
         """The answer, once it is one."""
         if question.kind == "confirm":
-            say(f"  {paint(f'{ANSWERS}   ({_always(question)})', dim=True)}")
+            for line in (ANSWERS, f"a always: {_always(question)}"):
+                say(f"  {paint(line, dim=True)}")
             while True:
                 text = await self._line_for(question, "y/a/n")
                 answer = read_answer(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +77,8 @@ class RequestSetup:
     budget: Budget | None
     model: str | None
     """The name given with `--model`."""
+    steps: Mapping[str, Any]
+    """What requests keep of it, for whoever goes on with them."""
 
     @classmethod
     def of(
@@ -102,7 +104,7 @@ class RequestSetup:
         from detent.flows.coding.options import RequestOptions
         from detent.flows.coding.request import existing_folder
         from detent.flows.coding.settings import coding_settings
-        from detent.flows.coding.terminal.model_choice import with_model
+        from detent.flows.coding.terminal.model_choice import own_steps, with_model
         from detent.kernel.errors import ConfigurationError
 
         if done_when is not None and not done_when.strip():
@@ -117,7 +119,8 @@ class RequestSetup:
             read_only=read_only, on_confirm=None if on_confirm is None else on_confirm.value,
             max_iterations=max_iterations, **given,
         )  # fmt: skip
-        return cls(cli, project, settings, place, options, read_budget(cli, settings), model)
+        steps = {} if model is None else own_steps(settings)
+        return cls(cli, project, settings, place, options, read_budget(cli, settings), model, steps)
 
     @asynccontextmanager
     async def engine(self, tape: Tape | None = None) -> AsyncIterator[tuple[Engine, CodingFlow]]:

@@ -34,6 +34,8 @@ class Kitchen:
     back to a step goes on behind what it tried there."""
     backtracks: int = 0
     """How often the run has gone back for a better model, after a look at the hold-out."""
+    ran_out: int = 0
+    """How many attempts at this step ended because time or memory ran out."""
 
 
 @dataclass(frozen=True, slots=True)

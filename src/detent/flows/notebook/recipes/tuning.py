@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
-
 from detent.flows.notebook.recipes.code_text import cell, fill
 from detent.flows.notebook.recipes.recipe import Kitchen, Recipe
 from detent.flows.notebook.recipes.search_code import SEARCH
 from detent.flows.notebook.recipes.typing_code import READ_AGAIN, RULES
-
-RAN_OUT = re.compile(r"^- A cell ended with (?:TimeoutError|MemoryError|KernelDied)\b", re.MULTILINE)
-"""In the feedback to a retry: time or memory ran out."""
 
 
 def model_training_tuning(kitchen: Kitchen) -> Recipe:
     """Search the settings of the best two, refit the winner on all rows, and save it."""
     # After a backtrack the search is the wider one: the standard one missed a limit on the hold-out.
     attempt = min(3, max(kitchen.iteration, 2 if kitchen.backtracks else 1))
-    ran_out = kitchen.iteration > 1 and RAN_OUT.search(kitchen.feedback) is not None
+    ran_out = kitchen.ran_out > 0
     slots = {
         # What took too long or too much must not be asked for again with more of it.
-        "SEARCH": _SEARCH if not ran_out else _SMALL_SEARCH if kitchen.iteration == 2 else "",
+        "SEARCH": (_SEARCH, _SMALL_SEARCH, "")[min(kitchen.ran_out, 2)],
         "FINAL_CELLS": "STUDY_CELLS" if ran_out else "FINAL_CELLS",
         "WIDER": _WIDER if attempt > 1 and not ran_out else "",
         "ENSEMBLE": _ENSEMBLE if attempt > 2 and not ran_out else "",

@@ -21,7 +21,7 @@ from detent.flows.notebook.recipes.recipe import Kitchen, RecipeSettings
 from detent.flows.notebook.roles.answer import RoleAnswer, journaled_actions
 from detent.flows.notebook.roles.facts import MeasuredFacts, artifacts_to_measure, facts_now, variables_of
 from detent.flows.notebook.roles.move import logged, moved
-from detent.flows.notebook.roles.variants import variants_before
+from detent.flows.notebook.roles.variants import attempts_that_ran_out, variants_before
 from detent.flows.notebook.run_view import FINGERPRINT, MEASURED, NotebookRun
 from detent.flows.notebook.settings import NotebookSettings
 from detent.flows.notebook.state.decisions import Decision
@@ -68,6 +68,7 @@ class Generation:
             ),
             run.iteration + variants_before(run),
             run.state.ledger.backtracked.count("final_model"),
+            attempts_that_ran_out(run),
         )  # fmt: skip
 
     # -- what becomes of it ---------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from detent.flows.notebook.cells import Cell
 from detent.flows.notebook.domain.catalogue import producer_of
 from detent.flows.notebook.measuring.expressions import assigned_names
 from detent.flows.notebook.recipes.cookbook import CLOSING
@@ -22,6 +23,16 @@ def is_spent(run: NotebookRun, step: str) -> bool:
     if any(cell.mode == "agent" for cell in run.cells if cell.step == step):
         return False
     return _iterations(run, step) >= VARIANTS
+
+
+def attempts_that_ran_out(run: NotebookRun) -> int:
+    """How many attempts at the current step ended because time or memory ran out."""
+    step = run.step.step_id
+    return len({cell.attempt for cell in run.cells if cell.step == step and _ran_out(cell)})
+
+
+def _ran_out(cell: Cell) -> bool:
+    return cell.status in ("timeout", "died") or (cell.error or "").startswith("MemoryError")
 
 
 def _iterations(run: NotebookRun, step: str, but: str = "") -> int:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(600)  # the notebooks take minutes where the ma
 
 def drawn(notebook: ModelNotebook, folder: Path, call: str, **names: Any) -> Any:
     """The figure that a call draws, caught before it is saved."""
-    other, figures = notebook.branch(folder), []
+    other, figures = notebook.branch(folder), list[Any]()
     other.names.update(save_chart=lambda figure, *_: figures.append(figure), **names)
     other.value(call)
     (figure,) = figures

@@ -78,17 +78,18 @@ class TestRefits:
     def test_the_settings_are_those_of_the_final_model_and_it_is_left_as_it_was(
         self, homes: ModelNotebook
     ) -> None:
-        before = repr(homes["final_model"])
-        other = homes["with_seed"](homes["final_model"], 7)
-        changed = {
-            name
-            for name, value in other.get_params().items()
-            if isinstance(value, (int, float, str))
-            and repr(value) != repr(homes["final_model"].get_params()[name])
-        }
+        model = homes["final_model"]
+        before, after = (
+            {
+                name: repr(value)
+                for name, value in made.get_params().items()
+                if isinstance(value, (int, float, str))
+            }
+            for made in (model, homes["with_seed"](model, 7))
+        )
+        changed = {name for name in before if before[name] != after[name]}
         assert changed
-        assert all(name.endswith("random_state") for name in changed)
-        assert repr(homes["final_model"]) == before
+        assert all(name.endswith("random_state") and before[name] == "42" for name in changed)
 
     def test_the_hold_out_stays_closed(self, homes: ModelNotebook, tmp_path: Path) -> None:
         other = without_hold_out(homes, tmp_path)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pandas as pd
 import pytest
-from threadpoolctl import threadpool_limits
 
 from tests.flows.notebook.recipes.model_notebooks import (
     MODELLING,
@@ -19,13 +16,6 @@ from tests.flows.notebook.recipes.model_notebooks import (
     houses,
     prepared,
 )
-
-
-@pytest.fixture(scope="session")
-def one_thread() -> Iterator[None]:
-    """The cells limit threads for their whole process; here it goes on after them."""
-    with threadpool_limits(limits=1):
-        yield
 
 
 def to_the_end(notebook: ModelNotebook, linear: str) -> ModelNotebook:
@@ -40,7 +30,7 @@ def to_the_end(notebook: ModelNotebook, linear: str) -> ModelNotebook:
 
 
 @pytest.fixture(scope="session")
-def homes(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> ModelNotebook:
+def homes(tmp_path_factory: pytest.TempPathFactory) -> ModelNotebook:
     """Numbers predicted from numbers, categories, dates and texts, with gaps; all of stages 5 to 7."""
     folder = tmp_path_factory.mktemp("homes")
     notebook = prepared(folder, houses(), "price", texts=["notes"], dates=["built"], groups=["town"])
@@ -48,7 +38,7 @@ def homes(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> ModelNo
 
 
 @pytest.fixture(scope="session")
-def blooms(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> ModelNotebook:
+def blooms(tmp_path_factory: pytest.TempPathFactory) -> ModelNotebook:
     """Three classes; all of stages 5 to 7."""
     table = flowers().drop_duplicates(ignore_index=True)  # equal rows would be dealt into folds together
     notebook = prepared(tmp_path_factory.mktemp("blooms"), table, "kind", groups=["soil"])
@@ -56,7 +46,7 @@ def blooms(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> ModelN
 
 
 @pytest.fixture(scope="session")
-def gaps(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> ModelNotebook:
+def gaps(tmp_path_factory: pytest.TempPathFactory) -> ModelNotebook:
     """Two numbers with gaps and wild values, so that medians and scales differ by rows; the candidates alone."""
     rng = np.random.default_rng(11)
     table = pd.DataFrame({"a": rng.standard_t(1.2, 80), "b": rng.normal(5, 2, 80)})

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(600)  # the notebooks take minutes where the ma
 
 def drawn(notebook: ModelNotebook, folder: Path, call: str, **names: Any) -> Any:
     """The figure that a call draws, caught before it is saved."""
-    other, figures = notebook.branch(folder), []
+    other, figures = notebook.branch(folder), list[Any]()
     other.names.update(save_chart=lambda figure, *_: figures.append(figure), **names)
     other.value(call)
     (figure,) = figures
@@ -34,8 +34,8 @@ class TestFiles:
         self, homes: ModelNotebook, blooms: ModelNotebook, name: str
     ) -> None:
         for notebook in (homes, blooms):
-            picture = plt.imread(notebook.folder / "outputs" / f"{name}.png")[..., :3]
-            shades = np.unique((picture.reshape(-1, 3) * 255).round().astype(int), axis=0)
+            picture = plt.imread(notebook.folder / "outputs" / f"{name}.png")[::2, ::2, :3]
+            shades = np.unique((255 * picture).round().astype(int) @ np.array([1, 256, 65536]))
             assert len(shades) > 20
             assert (picture.min(axis=2) < 0.95).mean() > 0.01
 

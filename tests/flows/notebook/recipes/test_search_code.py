@@ -20,6 +20,13 @@ from sklearn.pipeline import Pipeline
 from detent.flows.notebook.recipes.search_code import SEARCH
 from tests.flows.notebook.recipes.model_notebooks import ModelNotebook
 
+pytestmark = pytest.mark.timeout(600)  # the notebooks take minutes where the machine is busy
+
+IMPORTS = """
+from scipy.stats import loguniform, randint, uniform
+from sklearn.model_selection import RandomizedSearchCV
+"""
+
 
 def search(rows: int = 100, cells: int = 20, **names: Any) -> dict[str, Any]:
     """The rules for a table with so many training rows, of which a search takes all up to 600,000 cells."""
@@ -115,11 +122,3 @@ class TestSearch:
             for model in [chosen, *tried]
         ]
         assert scores[0] == min(scores)
-
-
-IMPORTS = """
-from scipy.stats import loguniform, randint, uniform
-from sklearn.model_selection import RandomizedSearchCV
-
-pytestmark = pytest.mark.timeout(600)  # the notebooks take minutes where the machine is busy
-"""

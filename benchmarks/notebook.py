@@ -235,7 +235,9 @@ def plainly(notebook: Path, folder: Path) -> float:
     cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
     shutil.copytree(notebook.parent / f"{notebook.stem}_files" / "assets", folder / "assets")
     begin = time.perf_counter()
-    manager, client = start_new_kernel(kernel_name="python3", cwd=str(folder))
+    manager, client = start_new_kernel(
+        kernel_name="python3", cwd=str(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         for cell in cells:
             reply = client.execute_interactive("".join(cell["source"]), output_hook=lambda message: None)

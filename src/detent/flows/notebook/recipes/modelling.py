@@ -271,7 +271,15 @@ LABELS = sorted(df_typed[target_column].unique().tolist()) if IS_CLASSIFICATION 
 LOG_TARGET = bool(
     feature_engineering_strategy["log_target"] and not IS_CLASSIFICATION and (y_train >= 0).all()
 )
-CLASS_WEIGHT = "balanced" if IS_CLASSIFICATION and y_train.value_counts(normalize=True).min() < 0.2 else None
+# Weights help to find rare classes; they distort the probabilities, and cost hits where every row counts alike.
+JUDGED_BY = {PRIMARY, *(limit["metric"] for limit in problem_thresholds)}
+CLASS_WEIGHT = (
+    "balanced"
+    if IS_CLASSIFICATION
+    and not JUDGED_BY <= {"accuracy", "log_loss", "precision"}
+    and y_train.value_counts(normalize=True).min() < 0.2
+    else None
+)
 
 LINEAR = "LogisticRegression" if IS_CLASSIFICATION else "Ridge"
 FOREST, BOOSTING, DEFAULTS = "RandomForest", "HistGradientBoosting", "HistGradientBoosting with defaults"

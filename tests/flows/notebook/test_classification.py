@@ -46,7 +46,8 @@ async def test_a_table_of_classes_ends_complete_with_model_charts_and_card(tmp_p
     assert (run.status, run.state) == (Status.SUCCEEDED, "WORKFLOW_COMPLETE"), result_of(run)
     result = result_of(run)
     assert (result["target"], result["task"], result["verified"]) == ("kind", "classification", True)
-    assert result["locked"] and all(result["locked"].values())
+    assert result["locked"]
+    assert all(result["locked"].values())
     out = tmp_path / "out"
     assert (out / "models" / "model.pkl").stat().st_size > 0
     assert len(list((out / "outputs" / "eda").glob("*.png"))) >= 6

@@ -10,6 +10,7 @@ from detent.flows.notebook.cells import Cell
 from detent.flows.notebook.exports.cell import NotebookCell, NotebookFacts
 from detent.flows.notebook.history import position
 from detent.flows.notebook.measuring.metrics import Metrics, fold
+from detent.flows.notebook.measuring.thresholds import thresholds_in
 from detent.flows.notebook.run_view import METRICS, VERIFIED, WHY_FAILED, NotebookRun
 from detent.flows.notebook.state.machine import NotebookState
 from detent.kernel.run import Run
@@ -56,6 +57,32 @@ def scores_of(view: NotebookRun) -> dict[str, Any]:
         for name in ("cv_metrics", "test_performance", "stability_metrics")
         if isinstance(value := view.document.variables.get(name), Mapping)
     }
+
+
+class ThresholdVerdict(NamedTuple):
+    """A threshold of the user's, and what was measured."""
+
+    threshold: str
+    met: bool
+    measured: str
+    """The score, and by how much it falls short; or why there is none."""
+
+
+def verdicts_of(view: NotebookRun) -> list[ThresholdVerdict]:
+    """The last verdict on each threshold that was judged."""
+    ledger = view.state.ledger
+    return [
+        ThresholdVerdict(text, met, _measured(text, ledger.locked_scores.get(text, ""), met))
+        for text, met in ledger.locked.items()
+    ]
+
+
+def _measured(text: str, score: str, met: bool) -> str:
+    try:
+        short = abs(float(score) - thresholds_in([text])[0].value)
+    except (ValueError, IndexError):  # it could not be computed, or the limit is the baseline's score
+        return score
+    return f"{float(score):,.4g}" + ("" if met else f", short by {short:,.3g}")
 
 
 def _shown(metrics: Metrics, view: NotebookRun) -> dict[str, Any]:
@@ -113,7 +140,12 @@ def _banner(run: Run, view: NotebookRun) -> str | None:
         return "> **Not finished.** A limit of the run was reached. It can go on with a higher one."
     if state is NotebookState.FAILED:
         why = run.data.get(WHY_FAILED) or run.reason or "it failed"
-        return f"> **Not achieved.** {_reason(str(why))} This is the best attempt."
+        missed = "".join(
+            f"\n> - `{verdict.threshold}`: {verdict.measured}"
+            for verdict in verdicts_of(view)
+            if not verdict.met
+        )
+        return f"> **Not achieved.** {_reason(str(why))} This is the best attempt.{missed}"
     if run.status.is_end:
         return f"> **Not finished.** The run was {run.status.value}."
     return "> **Not finished.** The run is still under way."

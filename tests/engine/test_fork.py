@@ -240,3 +240,41 @@ class TestFork:
         assert (await engine.finish(fork)).status is Status.SUCCEEDED
         assert house.done == ["one0", "two0", "one1", "two1", "one2", "two2", "last"]
         assert "forked" in await kinds(engine, fork)
+
+
+class TestWhatAForkHasOfItsOwn:
+    """`Flow.copied`: data that a fork cannot share with its original."""
+
+    def flow(self, copied):
+        flow = flow_of(
+            {"a": ["b"], "b": ["done"]},
+            {"a": lambda ctx: Outcome("b", set={"seen": 1}), "b": lambda ctx: Outcome("done")},
+        )
+        flow.copied = copied
+        return flow
+
+    async def test_it_is_given_by_the_flow_from_the_original_as_it_stood_and_the_new_id(self, quick):
+        told = []
+
+        def copied(run, new_id):
+            told.append((run.data["folder"], run.data["seen"], new_id))
+            return {"folder": new_id, "seen": 0}
+
+        engine = await quick.engine(self.flow(copied))
+        run_id = await engine.start("flow", {"folder": "first"}, drive=False)
+        await engine.finish(run_id, stop_at="b")
+        fork = await engine.fork(run_id, set={"seen": 5}, new_id="fork", drive=False)
+        data = (await engine.get(fork)).data
+        assert told == [("first", 1, "fork")]
+        assert (data["folder"], data["seen"]) == ("fork", 5)  # what is asked for comes last
+
+    async def test_where_it_cannot_be_given_no_run_is_made(self, quick):
+        def copied(run, new_id):
+            raise ConfigurationError("its folder is gone")
+
+        engine = await quick.engine(self.flow(copied))
+        run_id = await engine.start("flow", {}, drive=False)
+        with pytest.raises(ConfigurationError, match="folder is gone"):
+            await engine.fork(run_id, new_id="fork", drive=False)
+        with pytest.raises(RunNotFound):
+            await engine.get("fork")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.flows.notebook.cells import Cell
 from detent.flows.notebook.exports.cell import Limit, NotebookCell, NotebookFacts
-from detent.flows.notebook.exports.metrics import metric_text
 from detent.flows.notebook.history import position
+from detent.flows.notebook.measuring.criteria import threshold_criterion
 from detent.flows.notebook.measuring.metrics import Metrics, fold
+from detent.flows.notebook.measuring.thresholds import thresholds_in
 from detent.flows.notebook.run_view import METRICS, VERIFIED, WHY_FAILED, NotebookRun
 from detent.flows.notebook.state.machine import NotebookState
 from detent.kernel.run import Run
@@ -59,6 +60,32 @@ def scores_of(view: NotebookRun) -> dict[str, Any]:
     }
 
 
+class ThresholdVerdict(NamedTuple):
+    """A threshold of the user's, and what was measured."""
+
+    threshold: str
+    met: bool
+    measured: str
+    """The score, and by how much it falls short; or why there is none."""
+
+
+def verdicts_of(view: NotebookRun) -> list[ThresholdVerdict]:
+    """The last verdict on each threshold that was judged."""
+    ledger = view.state.ledger
+    return [
+        ThresholdVerdict(text, met, _measured(text, ledger.locked_scores.get(text, ""), met))
+        for text, met in ledger.locked.items()
+    ]
+
+
+def _measured(text: str, score: str, met: bool) -> str:
+    try:
+        short = abs(float(score) - thresholds_in([text])[0].value)
+    except (ValueError, IndexError):  # it could not be computed, or the limit is the baseline's score
+        return score
+    return f"{float(score):,.4g}" + ("" if met else f", short by {short:,.3g}")
+
+
 def _shown(metrics: Metrics, view: NotebookRun) -> dict[str, Any]:
     plain = metrics.to_plain()
     kept = ("artifact_completion", "acceptance_pass_rate", "retry_rate", "variable_coverage")
@@ -66,15 +93,16 @@ def _shown(metrics: Metrics, view: NotebookRun) -> dict[str, Any]:
 
 
 def _limits(view: NotebookRun) -> tuple[Limit, ...]:
-    """The user's thresholds, judged on the rows held out."""
-    held_out = scores_of(view).get("test_performance", {})
-    limits: list[Limit] = []
-    for threshold in view.reading.thresholds:
-        score = held_out.get(threshold.metric)
-        met = threshold.met_by(score) if isinstance(score, int | float) else None
-        asked = f"{threshold.comparison} {threshold.value:.12g}"
-        limits.append(Limit(threshold.metric, asked, met))
-    return tuple(limits)
+    """The user's thresholds, with the last verdict on the rows held out."""
+    locked = view.state.ledger.locked
+    return tuple(
+        Limit(
+            threshold.metric,
+            f"{threshold.comparison} {threshold.value:.12g}",
+            locked.get(threshold_criterion(threshold, "test_performance").text),
+        )
+        for threshold in view.reading.thresholds
+    )
 
 
 async def _exported(store: Store, cell: Cell, executed: Mapping[str, Any]) -> NotebookCell:
@@ -126,22 +154,15 @@ def _banner(run: Run, view: NotebookRun) -> str | None:
         return "> **Not finished.** A limit of the run was reached. It can go on with a higher one."
     if state is NotebookState.FAILED:
         why = run.data.get(WHY_FAILED) or run.reason or "it failed"
-        return f"> **Not achieved.** {_reason(str(why))}{_missed(view)} This is the best attempt."
+        missed = "".join(
+            f"\n> - `{verdict.threshold}`: {verdict.measured}"
+            for verdict in verdicts_of(view)
+            if not verdict.met
+        )
+        return f"> **Not achieved.** {_reason(str(why))} This is the best attempt.{missed}"
     if run.status.is_end:
         return f"> **Not finished.** The run was {run.status.value}."
     return "> **Not finished.** The run is still under way."
-
-
-def _missed(view: NotebookRun) -> str:
-    """The thresholds that the rows held out miss, with their scores."""
-    held_out = scores_of(view).get("test_performance", {})
-    missed = [
-        f"{limit.metric.upper()} is {metric_text(held_out[limit.metric])} on the rows held out, asked was "
-        f"{limit.asked}."
-        for limit in _limits(view)
-        if limit.met is False
-    ]
-    return "".join(f" {text}" for text in missed)
 
 
 REASONS = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from detent.flows.notebook.commands.block import block_lines
 from detent.flows.notebook.domain.problem import ProblemReading
-from detent.flows.notebook.finished import metrics_of, scores_of
+from detent.flows.notebook.finished import metrics_of, scores_of, verdicts_of
 from detent.flows.notebook.history import position
 from detent.flows.notebook.run_view import LOG, NotebookRun
 from detent.flows.notebook.state.document import StateDocument
@@ -324,10 +324,9 @@ def ending_lines(run: Run) -> Iterator[str]:
     from detent.cli.output import clean, paint
 
     view = NotebookRun(run.data)
-    ledger = view.state.ledger
-    for text, met in ledger.locked.items():
-        verdict = paint("met", "green") if met else paint("not met", "red")
-        yield f"  {verdict}  {clean(text)}{clean(_measured(text, ledger.locked_scores.get(text), met))}"
+    for verdict in verdicts_of(view):
+        met = paint("met", "green") if verdict.met else paint("not met", "red")
+        yield f"  {met}  {clean(verdict.threshold)}   {clean(verdict.measured)}".rstrip()
     for name, scores in scores_of(view).items():
         shown = "   ".join(
             f"{key} {value:,.4g}" for key, value in scores.items() if isinstance(value, int | float)
@@ -338,20 +337,6 @@ def ending_lines(run: Run) -> Iterator[str]:
         f"  artifacts {metrics.produced}/{metrics.expected}   criteria {metrics.passed}/{metrics.criteria}"
         f"   retries {metrics.retries}   variables {metrics.available}/{metrics.required}"
     )
-
-
-def _measured(text: str, score: str | None, met: bool) -> str:
-    """The score behind a verdict, and by how much it missed the threshold."""
-    from detent.flows.notebook.measuring.thresholds import thresholds_in
-
-    if score is None:
-        return ""
-    limits = thresholds_in([text])
-    try:
-        short = abs(float(score) - limits[0].value)
-    except (ValueError, IndexError):
-        return f"   {score}"
-    return f"   {float(score):,.4g}" + ("" if met else f", short by {short:,.3g}")
 
 
 DISPLAY = NotebookDisplay()

@@ -201,7 +201,7 @@ def reflect_on_stage(run: RunState, decision: Decision, facts: Facts, told: Stag
         artifacts=_judged(verdict.artifacts),
         goal_status=_stage_goal_status(run, facts),
         next_state="STAGE_COMPLETED" if complete else "STEP_RUNNING",
-        reasoning=_STAGE_REASONS[decision.row],
+        reasoning=_MISSED if run.ledger.escalated and decision.row == "6a" else _STAGE_REASONS[decision.row],
         variables=told.variables,
         tracking=_tracking(verdict),
         pcs_check=told.pcs,
@@ -222,6 +222,9 @@ _STAGE_REASONS = {
     "6e": "The stage is revised once.",
     "6f": "Nothing is left to try.",
 }
+
+
+_MISSED = "A threshold is missed and no other attempt can change that; the other steps are done all the same."
 
 
 def _stage_goal_status(run: RunState, facts: Facts) -> GoalStatus:

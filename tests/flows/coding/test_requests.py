@@ -368,6 +368,13 @@ class TestSuspicions:
         assert why in desk.model.nudges[0]
         assert result.done
 
+    async def test_a_plain_request_is_not_suspected(self, folder):
+        """Tests that fail are its result, and code announces nothing."""
+        settings = {"strict_completion": True, "test_command": "echo 1 failed, 2 passed; exit 1"}
+        async with Desk(folder, None, settings) as desk:
+            result = await desk.ask("run the tests")
+        assert (result.outcome, result.iterations) == ("completed", 2)
+
     async def test_a_no_is_no_failure(self, folder):
         options = RequestOptions(on_confirm="deny", strict=True)
         script = [says("", edit("x = 1", "x = 2")), says("TUNACODE DONE: not written: denied")]

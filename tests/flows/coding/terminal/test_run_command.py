@@ -426,6 +426,8 @@ def test_who_answers_a_question_has_the_request_done_by_the_model_it_was_begun_w
     served.rule = rule
     assert project.coding("--model", "house", "change it").code == 0
     run_id, token = project.waiting
+    again = project.coding("--model", "big", "--session", "last", "continue")
+    assert "the model it was begun with: house served-1" in again.err
     done = project("release", run_id, "yes", "--hold", token)
     assert done.code == 0, done.out
     assert "✓ task look" in done.out

@@ -14,6 +14,7 @@ from detent.adapters.stores.sqlite import SQLiteStore
 from detent.dispatch.conversation import ModelAnswer
 from detent.dispatch.executor import ReplyRequest
 from detent.dispatch.executor_errors import ExecutorError, MisconfiguredError, RequestTooLongError
+from detent.engine.tools import Tool
 from detent.flows.coding.nudges import TEXTS, marker_refused
 from detent.flows.coding.options import RequestOptions
 from detent.flows.coding.request import SessionBusy
@@ -55,6 +56,33 @@ class HangingModel(ScriptedModel):
         self.hung += 1
         await asyncio.Event().wait()
         raise AssertionError
+
+
+class Crowd(ScriptedModel):
+    """Counts who meets at the same time; everyone waits until so many have met once.
+
+    As a model it lets sub-tasks meet, and answers them.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__([])
+        self.now = self.most = 0
+        self._size, self._met = size, asyncio.Event()
+
+    async def meet(self) -> None:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        if self.now == self._size:
+            self._met.set()
+        await asyncio.wait_for(self._met.wait(), 20)
+        await asyncio.sleep(0)
+        self.now -= 1
+
+    async def reply(self, request: ReplyRequest) -> ModelAnswer:
+        if request.messages[-1].content == "look around":
+            await self.meet()
+            return DONE
+        return await super().reply(request)
 
 
 class TestPaths:
@@ -102,6 +130,23 @@ class TestPaths:
     async def test_a_write_is_read_in_the_same_reply(self, folder):
         _, _desk, turns = await asked(folder, says("", READ, edit("x = 1", "x = 2"), READ), DONE)
         assert [turn["content"] for turn in turns if turn["role"] == "tool"][::2] == ["x = 1\n", "x = 2\n"]
+
+    async def test_queries_overlap_up_to_a_limit_and_their_results_stay_in_order(self, folder):
+        """C-40; each waits until as many are under way as may be, so that none would end one by one."""
+        crowd, calls = Crowd(3), [("look", {"number": number}) for number in range(9)]
+
+        async def look(number: int) -> str:
+            await crowd.meet()
+            return f"seen {number}"
+
+        model = ScriptedModel([says("", *calls), DONE])
+        further = {"further": [Tool("look", look, "query")]}
+        async with Desk(folder, model, {"max_parallel": 3}, flow_options=further) as desk:
+            result = await desk.ask("look")
+            turns = await desk.turns(result.run_id)
+        told = [turn["content"] for turn in turns if turn["role"] == "tool"]
+        assert told == [f"seen {number}" for number in range(9)]
+        assert crowd.most == 3
 
     async def test_the_same_command_twice_runs_twice(self, folder):
         add = ("bash", {"command": "echo . >> log"})
@@ -367,6 +412,13 @@ class TestSuspicions:
         assert nudged(turns) == ["marker_refused"]
         assert why in desk.model.nudges[0]
         assert result.done
+
+    async def test_a_plain_request_is_not_suspected(self, folder):
+        """Tests that fail are its result, and code announces nothing."""
+        settings = {"strict_completion": True, "test_command": "echo 1 failed, 2 passed; exit 1"}
+        async with Desk(folder, None, settings) as desk:
+            result = await desk.ask("run the tests")
+        assert (result.outcome, result.iterations) == ("completed", 2)
 
     async def test_a_no_is_no_failure(self, folder):
         options = RequestOptions(on_confirm="deny", strict=True)
@@ -649,6 +701,35 @@ class TestTasks:
         assert (result.outcome, (folder / "b.py").exists()) == ("incomplete", True)
         assert "Tasks have run 1 command" in result.summary
         assert "Nothing was changed" not in result.summary
+
+    @pytest.mark.parametrize(
+        ("settings", "args", "replies"),
+        [
+            ({}, {}, 10), ({"task_max_iterations": 2}, {}, 2),
+            ({"task_max_iterations": 2}, {"max_iterations": 3}, 3),
+            ({"max_iterations": 4}, {"max_iterations": 50}, 4),
+        ],
+    )  # fmt: skip
+    async def test_a_task_has_turns_of_its_own(self, folder, settings, args, replies):
+        task = ("task", {"description": "look", "prompt": "look around", **args})
+        looks = [says("", ("list_dir", {"max_entries": number})) for number in range(1, replies + 1)]
+        async with Desk(folder, ScriptedModel([says("", task), *looks, DONE]), settings) as desk:
+            result = await desk.ask("have it looked at")
+            turns = await desk.turns(result.run_id)
+        assert result.done
+        (told,) = [turn for turn in turns if turn["role"] == "tool"]
+        assert told["content"].startswith("Not finished (max_iterations)")
+
+    async def test_tasks_that_only_read_run_side_by_side_and_no_others(self, folder):
+        for profile, most in (("analyzer", 3), ("worker", 1)):
+            model = Crowd(3 if profile == "analyzer" else 1)
+            args = {"description": "look", "prompt": "look around", "profile": profile}
+            model.replies = [says("", *[("task", {**args, "description": f"{n}"}) for n in range(5)]), DONE]
+            async with Desk(folder, model, {"max_parallel": 3}) as desk:
+                result = await desk.ask("have it looked at")
+                turns = await desk.turns(result.run_id)
+            assert results(turns) == [("task", True, None)] * 5
+            assert model.most == most
 
     async def test_tasks_are_not_nested_for_ever(self, folder):
         task = ("task", {"description": "look", "prompt": "go on", "profile": "worker"})

@@ -23,6 +23,7 @@ from detent.flows.coding.permission_patterns import (
     denies_command,
     denies_path,
     matches_path,
+    parse_protected,
     parse_rule,
 )
 from detent.flows.coding.tools.secret_names import is_secret
@@ -203,7 +204,7 @@ def excluded(rules: Rules, tool: str) -> list[str]:
 def _protecting(patterns: Collection[str], tool: str) -> Iterator[tuple[str, Rule]]:
     """The patterns of protected paths, each as a rule about a tool, if that changes files."""
     if tool in _WRITES:
-        yield from ((pattern, parse_rule(f"{tool}:{pattern}")) for pattern in patterns)
+        yield from ((pattern, parse_protected(pattern, tool)) for pattern in patterns)
 
 
 def _denying(patterns: Collection[str], tool: str) -> Iterator[Rule]:

@@ -66,6 +66,21 @@ def parse_rule(text: str, further: Iterable[str] = ()) -> Rule:
     return _parsed(text, tuple(sorted(further)))
 
 
+def parse_protected(pattern: str, tool: str = "write_file") -> Rule:
+    """A pattern of paths that no file tool may change, as a rule about one of these.
+
+    Raises:
+        ConfigurationError: it is no pattern of paths in a workspace.
+    """
+    try:
+        return _parsed(f"{tool}:{pattern}", ())
+    except ConfigurationError:
+        raise ConfigurationError(
+            f"'{pattern}' cannot be protected: write a path, or a pattern of paths, from the workspace on, "
+            f"such as 'tests/**'."
+        ) from None
+
+
 @lru_cache(maxsize=1024)
 def _parsed(text: str, further: tuple[str, ...]) -> Rule:
     name, colon, pattern = text.strip().partition(":")

@@ -114,6 +114,18 @@ def test_a_request_that_is_done_ends_with_its_closing_line(project: Project) -> 
     ]
 
 
+@pytest.mark.parametrize("pattern", ["../x", "/etc", "~/x", ""])
+def test_a_path_that_cannot_be_protected_is_refused_before_anything_is_done(
+    project: Project, pattern: str
+) -> None:
+    """Not at the first change, or never where it would protect nothing."""
+    (project.folder / "detent.yaml").write_text(f"coding:\n  protect: ['tests/**', '{pattern}']\n")
+    ran = project.coding("show a.py")
+    assert (ran.code, ran.out) == (2, "")
+    assert re.search(r"detent\.yaml:2:\d+: ", ran.err)
+    assert f"'{pattern}' cannot be protected" in ran.err
+
+
 def test_the_closing_line_says_whether_a_check_confirmed_it(project: Project, served: ModelServer) -> None:
     def rule(asked: Asked) -> Written:
         edit = ("update_file", {"filepath": "tests/a.py", "target": "1", "patch": "2"})
@@ -414,6 +426,8 @@ def test_who_answers_a_question_has_the_request_done_by_the_model_it_was_begun_w
     served.rule = rule
     assert project.coding("--model", "house", "change it").code == 0
     run_id, token = project.waiting
+    again = project.coding("--model", "big", "--session", "last", "continue")
+    assert "the model it was begun with: house served-1" in again.err
     done = project("release", run_id, "yes", "--hold", token)
     assert done.code == 0, done.out
     assert "✓ task look" in done.out

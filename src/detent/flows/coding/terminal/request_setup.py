@@ -156,9 +156,15 @@ class RequestSetup:
                     await flow.writer.flush()
 
     def _check_rules(self, flow: CodingFlow) -> None:
-        """Raise `ConfigurationError` for a rule that means nothing, with its place in the settings."""
-        from detent.flows.coding.permission import parse_rule
+        """Raise `ConfigurationError` for a rule or a protected path that means nothing, with its place."""
+        from detent.flows.coding.permission_patterns import parse_protected, parse_rule
         from detent.kernel.errors import ConfigurationError
+
+        for pattern in flow.coding_settings.protect:
+            try:
+                parse_protected(pattern)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"{self.settings.place('coding', 'protect')}: {error}") from None
 
         for kind in ("allow", "deny"):
             in_settings = self.settings.get("coding", "tools", kind, default=[])

@@ -110,9 +110,10 @@ def sequence_of(
     """
     from detent.apps.choreography.show import xsq
     from detent.apps.choreography.show.render import render
+    from detent.apps.choreography.show.xsq_reader import sequence_bytes
 
     song, rig = song_of(request), rig_of(request)
-    base = None if request["xsq_path"] is None else xsq.Base(Path(request["xsq_path"]).read_bytes())
+    base = None if request["xsq_path"] is None else xsq.Base(sequence_bytes(Path(request["xsq_path"])))
     frame_ms = request["frame_ms"] if base is None else base.frame_ms
     rendering = render(song, plan, implementation, rig, stage_of(request), frame_ms)
     content = xsq.write(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter1d
 
 from detent.apps.choreography.audio.energy import STEP, loudness
-from detent.apps.choreography.audio.pulse import Pulse, extended, offset, pulse
+from detent.apps.choreography.audio.pulse import Pulse, aligned, extended, pulse
 from detent.apps.choreography.audio.rhythm import Curve
 from detent.apps.choreography.audio.spectra import FRAMES_PER_S, Spectra
 
@@ -126,16 +126,11 @@ def downbeats(
         if best is None or accent > ADVANTAGE * best[0]:
             method = "accent" if beats_per_bar is None else "config"
             best = accent, phase % beat, Meter(meter, phase // beat, sure, method)
-    marks = _moved(marks, offset(spectra.attacks, marks))
+    marks = aligned(spectra.attacks, marks, beat)
     if best is None:
         method = "config" if beats_per_bar else "assumed"
         return marks[heard.firsts[0] :: beat], Meter(beats_per_bar or 4, 0, 0.0, method)
     return marks[best[1] :: beat], best[2]
-
-
-def _moved(marks_s: Curve, by_s: float) -> Curve:
-    """Marks all moved alike, but none before the song."""
-    return np.asarray(np.maximum(marks_s + by_s, 0.0))
 
 
 def bar_starts(downbeats_s: Curve, bar_s: float, duration_s: float) -> Curve:

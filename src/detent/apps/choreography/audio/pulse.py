@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.ndimage import median_filter
 
 from detent.apps.choreography.audio.rhythm import CENTRE, FINER, Curve, chain, onsets
 from detent.apps.choreography.audio.spectra import ATTACKS_PER_S, FRAMES_PER_S, Floats, Spectra
@@ -19,9 +20,15 @@ NEAR_S = 0.029
 """How far from a mark an onset belongs to it."""
 CLEARER = 0.15
 """How much more of the onsets must lie on thirds than on halves or quarters."""
-AWAY_S = 0.03
-"""How far the attacks may lie from the marks: a frame, from which these are made, sees 46 ms ahead."""
-MILLISECOND = 0.001
+FARTHEST_S = 0.03
+"""How far the attacks of a song may lie from the marks."""
+WANDERING_S = 0.02
+"""How far those of a few bars may lie from the others: the chain of marks is stiff."""
+STEP_S = 0.001
+AROUND = 16
+"""Beats that are moved alike."""
+LIKE = 5
+"""Neighbouring stretches of which the middle one decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +98,28 @@ def _long_short(envelope: Curve, thirds_s: Curve) -> int:
     return (int(np.argmin([strength[third::3].mean() for third in range(3)])) - 1) % 3
 
 
-def offset(attacks: Floats, marks_s: Curve) -> float:
-    """Seconds by which attacks lie behind the marks, in the whole song.
+def aligned(attacks: Floats, marks_s: Curve, per_beat: int) -> Curve:
+    """The marks, moved onto the attacks: all alike, then each with those of the beats around it.
 
     Marks are made from frames of 93 ms in decibels, whose rise begins when a frame's edge meets an attack: in
     silence that is up to 46 ms too early, in dense music hardly. `attacks` rise where the sound does.
     """
-    tried = np.arange(-AWAY_S, AWAY_S + MILLISECOND / 2, MILLISECOND)
+    if len(marks_s) < 2:
+        return marks_s
+    moved = marks_s + offset(attacks, marks_s, FARTHEST_S)
+    half = AROUND * per_beat // 2
+    places = np.arange(0, len(moved), half // 2)
+    by = [offset(attacks, moved[max(0, place - half) : place + half + 1], WANDERING_S) for place in places]
+    by = median_filter(by, LIKE, mode="nearest")  # a rest or an upbeat is no reason
+    return np.asarray(np.maximum(moved + np.interp(np.arange(len(moved)), places, by), 0.0))
+
+
+def offset(attacks: Floats, marks_s: Curve, farthest_s: float) -> float:
+    """Seconds by which most attacks lie behind the marks; 0 where none are within reach."""
+    tried = np.arange(-round(farthest_s / STEP_S), round(farthest_s / STEP_S) + 1) * STEP_S
     frames = np.arange(len(attacks))
     found = np.array([np.interp((marks_s + by) * ATTACKS_PER_S, frames, attacks).mean() for by in tried])
     bell = np.hanning(13)[1:-1]
     smooth = np.convolve(np.pad(found, 5, mode="edge"), bell / bell.sum(), mode="valid")
     best = int(smooth.argmax())
-    inside = 0 < best < len(tried) - 1  # still rising at the edge: there is no attack within reach
-    return float(tried[best]) if inside else 0.0
+    return float(tried[best]) if 0 < best < len(tried) - 1 else 0.0  # at an edge it may still rise

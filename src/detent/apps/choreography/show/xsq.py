@@ -116,13 +116,12 @@ class Base:
     def faults(self, content: bytes) -> list[Problem]:
         """Problems of the base itself that are still in `content`, which was merged of it."""
         left = {_fault(problem) for problem in check(content)}
-        lines = self.source.splitlines()
+        before, after = self.source.splitlines(), set(content.splitlines())
 
         def stays(problem: Problem) -> bool:
-            if (
-                problem.code in OUT_OF_RANGE
-            ):  # the lists are longer now, and the effect has what it had: nothing
-                return lines[problem.place.line - 1] in content
+            # The lists are longer now, and the effect has what it had: nothing.
+            if problem.code in OUT_OF_RANGE:
+                return before[problem.place.line - 1] in after
             return _fault(problem) in left
 
         return [problem for problem in check(self.source) if stays(problem)]

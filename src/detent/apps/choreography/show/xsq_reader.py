@@ -9,9 +9,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detent.apps.choreography.show.xml_tree import Node, Tree, XmlRefused, parse_xml
+from detent.authoring.document import file_bytes
 from detent.kernel.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -30,8 +32,25 @@ MADE_BY = "Made with Detent "
 DMX_EFFECT = "DMX"
 
 
+MAX_BYTES = 200_000_000
+"""Bytes of a sequence; read, it takes ten times as many."""
+
+
 class SequenceRefused(ConfigurationError):
     """A file is not a sequence, or not one that can be read. The message says what to do."""
+
+
+def sequence_bytes(path: Path) -> bytes:
+    """The bytes of a sequence.
+
+    Raises:
+        OSError: it cannot be read, or is a pipe or device.
+        SequenceRefused: it is too large.
+    """
+    content = file_bytes(path, MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise SequenceRefused(f"{path} is larger than {MAX_BYTES // 10**6} MB, the most that is read.")
+    return content
 
 
 @dataclass(frozen=True, slots=True)

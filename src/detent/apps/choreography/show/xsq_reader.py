@@ -124,8 +124,8 @@ class Sequence:
         return values
 
 
-_SLIDER = re.compile(r"E_SLIDER_DMX(\d+)=(\d+)")
-_CURVE = re.compile(r"E_VALUECURVE_DMX(\d+)=(.*)")
+_SLIDER = re.compile(r"E_SLIDER_DMX(\d+)=(\d+)", re.ASCII)
+_CURVE = re.compile(r"E_VALUECURVE_DMX(\d+)=(.*)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -192,14 +192,14 @@ class SequenceTree:
     @property
     def frame_ms(self) -> int | None:
         """Milliseconds of a frame, if the head says it."""
-        match = re.fullmatch(r"(\d{1,4}) ?ms", self.head.get("sequenceTiming", ""))
+        match = re.fullmatch(r"([0-9]{1,4}) ?ms", self.head.get("sequenceTiming", ""))
         return int(match[1]) or None if match else None
 
     @property
     def duration_ms(self) -> int | None:
         """Milliseconds of the sequence, if the head says it."""
         text = self.head.get("sequenceDuration", "")
-        return round(float(text) * 1000) if re.fullmatch(r"\d{1,5}(\.\d{1,9})?", text) else None
+        return round(float(text) * 1000) if re.fullmatch(r"[0-9]{1,5}(\.[0-9]{1,9})?", text) else None
 
     def declared(self) -> list[Node]:
         """Elements that are declared."""
@@ -227,7 +227,7 @@ def layers(element: Node) -> Iterator[tuple[Node, list[Node]]]:
 def number(node: Node, name: str, default: int = 0) -> int:
     """A whole number of an attribute."""
     text = node.attributes.get(name, "")
-    return int(text) if re.fullmatch(r"-?\d{1,12}", text) else default
+    return int(text) if re.fullmatch(r"-?[0-9]{1,12}", text) else default
 
 
 def read(source: bytes) -> Sequence:

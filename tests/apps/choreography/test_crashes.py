@@ -155,3 +155,15 @@ async def test_a_song_that_changes_before_it_is_measured_is_refused(studio, song
     assert (result.status, result.reason) == ("failed", "Input rejected: song_changed")
     for content in (whole, whole[:-2000]):
         assert sha256(content).hexdigest() in result.error
+
+
+async def test_files_that_another_run_has_overwritten_are_told(studio, song, nursery):
+    """Each file is whole, whoever wrote it; that they are of one show is only true of one run at a time."""
+    await killed(prepared(studio, song, False), nursery, "kill-after-commit-9")
+    (written,) = (studio / "out").rglob("audio.json")
+    written.write_text("{}")
+    result = (await finished(studio)).result
+    assert result.status == "success"
+    (warning,) = [line for line in set(result.warnings) if "another run" in line]
+    assert "audio.json changed" in warning
+    assert warning in (studio / "out" / "song" / "result.json").read_text()

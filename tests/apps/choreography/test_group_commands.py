@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -258,3 +259,20 @@ class TestTemplates:
         for part in ("other.json", "broken.json", "layer_role"):
             assert part in ran.out
         assert detent(*group("templates", "check", "nowhere")).code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "pipe"),
+        ("validate", "pipe", "--audio", "song.wav"),
+        ("validate", "song.wav", "--audio", "pipe.json"),
+    ],
+    ids=" ".join,
+)
+def test_single_parts_wait_for_no_pipe(studio, detent, words):
+    os.mkfifo("pipe")
+    Path("pipe.json").symlink_to("pipe")
+    ran = detent(*group(*words))
+    assert ran.code == 2
+    assert "pipe" in ran.err

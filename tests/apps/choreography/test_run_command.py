@@ -344,3 +344,15 @@ class TestProcesses:
         assert [one.returncode for one in ended] == [0, 0], [one.stderr for one in ended]
         assert names(studio / "song") == FILES
         assert json.loads((studio / "song" / "result.json").read_text())["run_id"] in ("r1", "r2")
+
+
+@pytest.mark.parametrize("option", ["--xsq", "--out", "--fixtures", "--layout"])
+@pytest.mark.parametrize("place", ["pipe.xsq", "device.xsq"])
+def test_pipes_and_devices_are_refused_and_never_waited_for(studio, detent, option, place):
+    """A pipe waits for its other end, and a device never ends."""
+    os.mkfifo("pipe.xsq")
+    Path("device.xsq").symlink_to("/dev/zero")
+    ran = detent("run", "choreography", "song.wav", *QUICK, option, place)
+    assert ran.code == 2
+    assert "pipe or a device" in ran.err
+    assert not (studio / "detent.db").exists()

@@ -23,6 +23,7 @@ from detent.apps.choreography.domain.song_file import check_song
 from detent.apps.choreography.output import Output, write_file
 from detent.apps.choreography.request import rig_of, song_of, stage_of
 from detent.apps.choreography.songs import unchanged
+from detent.authoring.document import file_bytes
 from detent.engine.journal_reader import load, read
 from detent.engine.moves import END
 from detent.engine.outcome import Effect
@@ -49,6 +50,8 @@ WARNINGS = "warnings"
 """Of a receipt: what is to be known about the sequence, or about the folder."""
 LAST_BEFORE_RESULT = "metrics"
 """The file whose receipt warns of the folder: the result, which lists the warnings, is written after it."""
+LAST = "state_machine"
+"""The last file."""
 
 LISTED = 6
 """Most files that one warning lists."""
@@ -110,9 +113,10 @@ def sequence_of(
     """
     from detent.apps.choreography.show import xsq
     from detent.apps.choreography.show.render import render
+    from detent.apps.choreography.show.xsq_reader import sequence_bytes
 
     song, rig = song_of(request), rig_of(request)
-    base = None if request["xsq_path"] is None else xsq.Base(Path(request["xsq_path"]).read_bytes())
+    base = None if request["xsq_path"] is None else xsq.Base(sequence_bytes(Path(request["xsq_path"])))
     frame_ms = request["frame_ms"] if base is None else base.frame_ms
     rendering = render(song, plan, implementation, rig, stage_of(request), frame_ms)
     content = xsq.write(
@@ -240,9 +244,34 @@ def _left_over(result: OrchestratorResult) -> list[str]:
     others = [path.relative_to(output.folder).as_posix() for path in output.of_shows() if path not in own]
     if not others:
         return []
-    listed = ", ".join(others[:LISTED]) + (f" and {len(others) - LISTED} more" if others[LISTED:] else "")
     are = "is" if len(others) == 1 else "are"
-    return [f"In {output.folder}, {listed} {are} of an earlier show. Delete what is no longer wanted."]
+    return [
+        f"In {output.folder}, {_listed(others)} {are} of an earlier show. Delete what is no longer wanted."
+    ]
+
+
+def _overwritten(show: Show) -> list[str]:
+    """A warning of files that are no longer as this run has written them: another may write here as well."""
+    folder = Output.from_plain(show.request["output"]).folder
+
+    def changed(path: Path, sha256_then: str) -> bool:
+        try:
+            return sha256(file_bytes(path)).hexdigest() != sha256_then
+        except OSError:
+            return True
+
+    others = [Path(path).name for path, then in show.own.items() if changed(Path(path), then)]
+    if not others:
+        return []
+    them = "it" if len(others) == 1 else "them"
+    return [
+        f"In {folder}, {_listed(others)} changed since this run wrote {them}: "
+        f"another run may write there as well. Give each its own --out, and make this show again."
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if names[LISTED:] else "")
 
 
 def finisher(result: OrchestratorResult) -> list[Effect]:
@@ -286,6 +315,8 @@ def written(show: Show, what: str, path: Path) -> dict[str, Any]:
     warnings: list[str] = []
     if what == LAST_BEFORE_RESULT:
         warnings = _left_over(show.result)
+    if what in (LAST_BEFORE_RESULT, LAST):
+        warnings += _overwritten(show)
     if what == "sequence":
         if Path(show.request["audio_path"]).exists():  # what was measured is kept, so it may be gone
             unchanged(show.request)

@@ -12,6 +12,7 @@ from detent.apps.choreography.domain.song_file import check_song
 from detent.apps.choreography.output import Output, check_name
 from detent.apps.choreography.request import new_request, project_folder
 from detent.apps.choreography.settings import HEADING, JobConfig, files_named, job_config
+from detent.authoring.document import file_bytes
 from detent.authoring.problem import Problem, problems_of
 from detent.kernel.budget import Budget
 from detent.kernel.errors import ConfigurationError
@@ -135,7 +136,7 @@ def read_analysis(path: Path) -> dict[str, Any]:
         ConfigurationError: it is none.
     """
     try:
-        audio = json.loads(path.read_bytes())
+        audio = json.loads(file_bytes(path))
         check_song(audio)
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error

@@ -17,7 +17,7 @@ from threading import get_ident
 from typing import Any, NamedTuple
 
 from detent.adapters.disk import sync_folder
-from detent.apps.choreography.show.xsq_reader import is_ours
+from detent.apps.choreography.show.xsq_reader import is_ours, sequence_bytes
 from detent.kernel.errors import ConfigurationError
 
 LONGEST_NAME = 200
@@ -102,7 +102,7 @@ class Output(NamedTuple):
         if self.force or not self.sequence.exists():
             return
         try:
-            content = self.sequence.read_bytes()
+            content = sequence_bytes(self.sequence)
         except OSError as error:
             raise ConfigurationError(f"{self.sequence} cannot be read: {error.strerror}.") from error
         if sha256(content).hexdigest() != own and not is_ours(content):

@@ -30,13 +30,13 @@ def prepare(request: Mapping[str, Any]) -> dict[str, Any]:
     """Measure the song, and take down what the sequence to start from is."""
     from detent.apps.choreography.audio.problem import AudioProblem
     from detent.apps.choreography.show.xsq import Base
-    from detent.apps.choreography.show.xsq_reader import fingerprint
+    from detent.apps.choreography.show.xsq_reader import fingerprint, sequence_bytes
 
     path, frame_ms = request["xsq_path"], request["frame_ms"]
     base: dict[str, Any] = {"xsq_path": None}
     try:
         if path is not None:
-            source = Path(path).read_bytes()
+            source = sequence_bytes(Path(path))
             base, frame_ms = fingerprint(source, path), Base(source).frame_ms
         audio = analysed(request, progress=show_progress)
     except AudioProblem as problem:

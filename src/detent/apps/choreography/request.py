@@ -162,9 +162,10 @@ def _tried(problems: list[Problem], read: Callable[[], T]) -> T | None:
 
 def _check_base(path: Path, rig: Rig) -> None:
     from detent.apps.choreography.show.xsq import Base
+    from detent.apps.choreography.show.xsq_reader import sequence_bytes
 
     try:
-        Base(path.read_bytes()).check_names(rig)
+        Base(sequence_bytes(path)).check_names(rig)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}.") from error
     except ConfigurationError as error:

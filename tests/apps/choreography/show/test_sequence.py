@@ -386,7 +386,10 @@ def test_a_base_with_empty_or_missing_sections_is_filled(section, form, ours):
         ("<version>2023.20</version>", ""),
         ("<mediaFile>/home/ann/song.mp3</mediaFile>", "<mediaFile/>"),
         ("<sequenceDuration>48.720</sequenceDuration>", "<sequenceDuration>long</sequenceDuration>"),
+        ("<sequenceDuration>48.720</sequenceDuration>", "<sequenceDuration>0.020</sequenceDuration>"),
+        ("<sequenceDuration>48.720</sequenceDuration>", "<sequenceDuration>٤٨.٧</sequenceDuration>"),
         ("<sequenceTiming>25 ms</sequenceTiming>", ""),
+        ("<sequenceTiming>25 ms</sequenceTiming>", "<sequenceTiming>٢٥ ms</sequenceTiming>"),
         ("</xsequence>", ""),
         ("<lastView>3</lastView>", "<a>" * 100 + "</a>" * 100),
     ],
@@ -418,7 +421,7 @@ def test_the_fingerprint_of_a_base_counts_what_is_in_it():
     assert facts["activity_proxy"]["bins"] == [2] + [0] * 48
 
 
-@pytest.mark.parametrize("source", [b"", b"no xml", b"<show/>", b"\xff\xfe<\x00", b"<xsequence/>"])
+@pytest.mark.parametrize("source", [b"", b"no xml", b"<show/>", b"\xff\xfe<\x00", b"<\x00x", b"<xsequence/>"])
 def test_a_file_that_is_no_sequence_is_refused_and_not_ours(source):
     with pytest.raises(SequenceRefused):
         read(source)
@@ -448,6 +451,29 @@ def test_a_reference_that_is_wrong_anyway_is_no_reason_to_refuse_a_base(key, val
     base = xsq.Base(foreign().replace(f'{key}="0"'.encode(), f'{key}="{value}"'.encode(), 1))
     merged = written(song(24, drift=0.03), three_sections(), base=base)
     assert len(base.faults(merged)) == 1
+
+
+def test_a_negative_reference_moves_no_list():
+    """It is of no entry; with nothing else in use, the list of ours began before its first."""
+    source = re.sub(r"<EffectDB>.*</EffectDB>", "<EffectDB/>", foreign().decode(), flags=re.DOTALL)
+    base = xsq.Base(source.replace('ref="0"', 'ref="-5"').encode())
+    merged = written(song(24, drift=0.03), three_sections(), base=base)
+    compare(merged, rendered(song(24, drift=0.03), three_sections()))
+    assert written(song(24, drift=0.03), three_sections(), base=xsq.Base(merged)) == merged
+
+
+def test_faults_are_told_of_a_base_on_one_line():
+    """What is replaced has the same line as what stays."""
+    source = foreign().replace(b'ref="0" name="Bars"', b'ref="77" name="Bars"')
+    base = xsq.Base(re.sub(rb">\s+<", b"><", source))
+    merged = written(song(24, drift=0.03), three_sections(), base=base)
+    assert [fault.code for fault in base.faults(merged)] == ["X11"]
+
+
+def test_digits_of_other_scripts_are_no_numbers():
+    """Python reads them, xLights does not."""
+    source = foreign().replace(b'startTime="100"', 'startTime="١٠٠"'.encode())
+    assert "X07" in {problem.code for problem in check(source)}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ __all__ = [
     "chosen", "fingerprint",
 ]  # fmt: skip
 
-ANALYSER_VERSION = "4"
+ANALYSER_VERSION = "5"
 """Raised with every change that can change a figure: what was measured before is then measured again."""
 SCHEMA_VERSION = "1"
 ANALYSERS = ("auto", "builtin", "librosa")
@@ -170,7 +170,7 @@ def _body(
         method = "config" if beats_per_bar else "assumed"
         meter = bars.Meter(beats_per_bar or 4, 0, 0.0, method)
     else:
-        beats_s, meter = bars.downbeats(heard, rhythm.tempo_bpm, beats_per_bar)
+        beats_s, meter = bars.downbeats(heard, rhythm.tempo_bpm, beats_per_bar, settled=bpm is not None)
         tempo = line(beats_s) if len(beats_s) > 1 else rhythm.tempo_bpm
     downs = np.arange(meter.phase, len(beats_s), meter.beats_per_bar)
     bars_s = bars.bar_starts(beats_s[downs], meter.beats_per_bar * 60 / tempo, length)

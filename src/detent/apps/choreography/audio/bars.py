@@ -2,7 +2,7 @@
 
 No single cue finds the downbeat: the kick drum is as often on the third beat as on the first. Chords and bass
 notes change with the bar, and the parts of a song, which differ in loudness, begin with one. How much each of
-these changes on a half beat is averaged over all bars that would begin there.
+these changes on a half beat, or a third of one, is averaged over all bars that would begin there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter1d
 
 from detent.apps.choreography.audio.energy import STEP, loudness
-from detent.apps.choreography.audio.rhythm import Curve, chain, onsets
+from detent.apps.choreography.audio.pulse import Pulse, aligned, extended, pulse
+from detent.apps.choreography.audio.rhythm import Curve
 from detent.apps.choreography.audio.spectra import FRAMES_PER_S, Spectra
 
 Rows = NDArray[np.float64]
@@ -24,8 +25,6 @@ METERS = (4, 3)
 """Beats per bar that are looked for, the usual one first."""
 ADVANTAGE = 1.1
 """How much better the accents must fit three beats than four."""
-EVENNESS = 300.0
-"""Tightness of the chain of half beats: at that of beats, one song in twenty slips onto its quarter beats."""
 LONGEST, SHORTEST = 1.5, 0.5
 """A bar's length, in that of its neighbours."""
 
@@ -40,16 +39,6 @@ class Meter:
     confidence: float
     """0 to 1: the lead of the chosen beat over the next best."""
     method: str
-
-
-def extended(marks: Curve, duration_s: float, around: int = 16) -> Curve:
-    """Marks continued at the tempo of the nearest ones until they cover the song."""
-    first = float(np.median(np.diff(marks[: around + 1])))
-    last = float(np.median(np.diff(marks[-around - 1 :])))
-    before = marks[0] - first * np.arange(int(marks[0] / first + 1e-6), 0, -1)
-    after = marks[-1] + last * np.arange(1, max(0, int(np.ceil((duration_s - marks[-1]) / last - 1e-6))) + 1)
-    chain = np.concatenate((before[before >= -1e-6], marks, after[after < duration_s - 1e-6]))
-    return np.asarray(np.maximum(chain, 0.0))
 
 
 def _sides(rows: Rows, width: int) -> tuple[Rows, Rows]:
@@ -83,16 +72,19 @@ def _between(rows: NDArray[np.floating[Any]], frames: NDArray[np.intp]) -> Rows:
     return np.asarray((total[ends] - total[frames]) / np.maximum(ends - frames, 1)[:, None])
 
 
-def _evidence(spectra: Spectra, marks_s: Curve) -> Curve:
-    """How much each half beat looks like the beginning of a bar."""
-    frames = np.minimum(np.rint(marks_s * FRAMES_PER_S).astype(np.intp), spectra.frames - 1)
+def _evidence(spectra: Spectra, heard: Pulse) -> Curve:
+    """How much each mark looks like the beginning of a bar."""
+    frames = np.minimum(np.rint(heard.marks_s * FRAMES_PER_S).astype(np.intp), spectra.frames - 1)
+    beat = heard.per_beat
     level = _between(loudness(spectra)[:, None], frames)
-    harmony = _change(_between(spectra.chroma, frames), 2)  # one beat before, one after
-    bass = _change(_between(spectra.bass, frames), 2)
+    harmony = _change(_between(spectra.chroma, frames), beat)  # one beat before, one after
+    bass = _change(_between(spectra.bass, frames), beat)
     # The cues count alike: weights fitted to half of the songs did no better on the other half. Of harmony
     # and bass, what is beyond three deviations is an accident, not a habit; jumps are rare by nature.
     return np.asarray(
-        np.clip(_standard(harmony), -3, 3) + np.clip(_standard(bass), -3, 3) + _standard(_steps(level, 8))
+        np.clip(_standard(harmony), -3, 3)
+        + np.clip(_standard(bass), -3, 3)
+        + _standard(_steps(level, 4 * beat))
     )
 
 
@@ -101,39 +93,44 @@ def _standard(cue: Curve) -> Curve:
     return np.asarray((cue - cue.mean()) / (spread if spread > 1e-9 else 1.0))
 
 
-def downbeats(spectra: Spectra, tempo_bpm: float, beats_per_bar: int | None = None) -> tuple[Curve, Meter]:
+def downbeats(
+    spectra: Spectra, tempo_bpm: float, beats_per_bar: int | None = None, settled: bool = False
+) -> tuple[Curve, Meter]:
     """Settle the beats, and which of them begin a bar.
 
     A tracker that hears the off-beat for a while slips by half a beat, and its bars with it. So half beats
-    are followed, which leaves nothing to slip to, and one choice for the whole song says which are downbeats.
+    are followed, or thirds where these fit, which leaves nothing to slip to, and one choice for the whole
+    song says which are downbeats. A tempo that is `settled` is never doubled.
 
     Returns:
         The beats over the whole song, and their meter.
     """
-    marks = chain(onsets(spectra.mel_db), 2 * tempo_bpm, EVENNESS)
+    heard = pulse(spectra, tempo_bpm, settled)
+    marks, beat = heard.marks_s, heard.per_beat
     if len(marks) < 3:
         return marks, Meter(beats_per_bar or 4, 0, 0.0, "config" if beats_per_bar else "assumed")
-    marks = extended(marks, spectra.duration_s)
-    evidence = _evidence(spectra, marks)
+    evidence = _evidence(spectra, heard)
     best: tuple[float, int, Meter] | None = None
     for meter in METERS if beats_per_bar is None else (beats_per_bar,):
-        size = 2 * meter
+        size = beat * meter
         if len(marks) < 2 * size:
             continue
         scores = np.array([evidence[phase::size].mean() for phase in range(size)])
-        phase = int(scores.argmax())
-        # The half beats between are no rivals: what counts is how far the downbeat leads the other beats.
-        beats = scores[phase % 2 :: 2]
-        accent = float(scores[phase] - np.delete(beats, phase // 2).mean())
-        lead = float(scores[phase] - np.delete(scores, phase).max())
+        allowed = np.array([phase for phase in range(size) if phase % beat in heard.firsts])
+        phase = int(allowed[scores[allowed].argmax()])
+        # The marks between are no rivals: what counts is how far the downbeat leads the other beats.
+        beats = scores[phase % beat :: beat]
+        accent = float(scores[phase] - np.delete(beats, phase // beat).mean())
+        lead = float(scores[phase] - scores[allowed[allowed != phase]].max())
         sure = float(np.clip(lead / (np.ptp(scores) or 1.0), 0, 1))
         if best is None or accent > ADVANTAGE * best[0]:
             method = "accent" if beats_per_bar is None else "config"
-            best = accent, phase % 2, Meter(meter, phase // 2, sure, method)
+            best = accent, phase % beat, Meter(meter, phase // beat, sure, method)
+    marks = aligned(spectra.attacks, marks, beat)
     if best is None:
         method = "config" if beats_per_bar else "assumed"
-        return marks[::2], Meter(beats_per_bar or 4, 0, 0.0, method)
-    return marks[best[1] :: 2], best[2]
+        return marks[heard.firsts[0] :: beat], Meter(beats_per_bar or 4, 0, 0.0, method)
+    return marks[best[1] :: beat], best[2]
 
 
 def bar_starts(downbeats_s: Curve, bar_s: float, duration_s: float) -> Curve:

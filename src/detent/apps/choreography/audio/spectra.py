@@ -19,6 +19,10 @@ Floats = NDArray[np.float32]
 FRAME = 2048
 HOP = 512
 FRAMES_PER_S = RATE / HOP
+ATTACK_FRAME, ATTACK_HOP = 512, 128
+ATTACK_HZ = (80.0, 250.0, 500.0, 1000.0, 2000.0, 4000.0, 8000.0, RATE / 2)
+"""Borders of the bands, with what is below the first."""
+ATTACKS_PER_S = RATE / ATTACK_HOP
 BATCH = 1024
 """Frames that are transformed at once."""
 MELS = 40
@@ -49,6 +53,8 @@ class Spectra:
     """Spectral centroid in Hz."""
     flatness: Floats
     """0 for a tone, 1 for noise."""
+    attacks: Floats
+    """How much the sound swells, `ATTACKS_PER_S` values a second, exact to a few milliseconds."""
 
     @property
     def frames(self) -> int:
@@ -92,26 +98,69 @@ def pitch_filters(low_hz: float, high_hz: float, size: int = FRAME) -> Floats:
     return np.asarray(np.exp(-0.5 * (distance / 0.4) ** 2) * inside[:, None], np.float32)
 
 
+class Frames:
+    """Cuts a stream into frames, `BATCH` at a time; the first is centred on the first sample."""
+
+    def __init__(self, size: int, hop: int) -> None:
+        self.size = size
+        self.hop = hop
+        self._kept = np.zeros(size // 2, np.float32)
+
+    def add(self, samples: Samples) -> Iterator[Samples]:
+        """The frames that are complete with these samples."""
+        self._kept = np.concatenate((self._kept, samples))
+        while len(self._kept) >= self.size:
+            count = min(BATCH, (len(self._kept) - self.size) // self.hop + 1)
+            yield np.lib.stride_tricks.sliding_window_view(self._kept, self.size)[
+                : count * self.hop : self.hop
+            ]
+            self._kept = self._kept[count * self.hop :]
+
+    def rest(self) -> Iterator[Samples]:
+        """The frames that are left when the stream has ended."""
+        return self.add(np.zeros(self.size // 2, np.float32))
+
+
 def framed(blocks: Iterable[Samples]) -> Iterator[Samples]:
-    """Cut a stream into frames, `BATCH` at a time; the first is centred on the first sample."""
-    kept = np.zeros(FRAME // 2, np.float32)
-    tail = np.zeros(FRAME // 2, np.float32)
-    for last, block in _last_marked(blocks):
-        kept = np.concatenate((kept, block, tail) if last else (kept, block))
-        while len(kept) >= FRAME:
-            count = min(BATCH, (len(kept) - FRAME) // HOP + 1)
-            yield np.lib.stride_tricks.sliding_window_view(kept, FRAME)[: count * HOP : HOP]
-            kept = kept[count * HOP :]
-
-
-def _last_marked(blocks: Iterable[Samples]) -> Iterator[tuple[bool, Samples]]:
-    previous: Samples | None = None
+    """The frames of a whole song."""
+    frames, empty = Frames(FRAME, HOP), True
     for block in blocks:
-        if previous is not None:
-            yield False, previous
-        previous = block
-    if previous is not None:
-        yield True, previous
+        empty = False
+        yield from frames.add(block)
+    if not empty:
+        yield from frames.rest()
+
+
+class Attacks:
+    """Gathers where a sound swells, by frames so short that they say when.
+
+    The amplitude in a frame rises fastest when its middle passes an attack; its decibels, and those of longer
+    frames, rise earlier, as soon as its edge does.
+    """
+
+    def __init__(self) -> None:
+        hertz = fft.rfftfreq(ATTACK_FRAME, 1 / RATE)
+        self._starts = np.searchsorted(hertz, (0.0, *ATTACK_HZ[:-1]))
+        self._frames = Frames(ATTACK_FRAME, ATTACK_HOP)
+        self._window = np.hanning(ATTACK_FRAME + 1)[:-1].astype(np.float32)
+        self._rows: list[Floats] = []
+
+    def add(self, samples: Samples) -> None:
+        """Hear more of the song."""
+        self._rows += map(self._bands, self._frames.add(samples))
+
+    def curve(self) -> Floats:
+        """The swell at each `1 / ATTACKS_PER_S` seconds; each band counts alike, however loud it is."""
+        self._rows += map(self._bands, self._frames.rest())
+        bands = np.concatenate(self._rows)
+        bands /= np.maximum(bands.mean(axis=0, dtype=np.float64), FLOOR).astype(np.float32)
+        rise = np.maximum(bands[1:] - bands[:-1], 0).mean(axis=1)
+        # What lies between two frames is shared by them.
+        return np.asarray((np.append(rise, 0) + np.append(0, rise)) / 2, np.float32)
+
+    def _bands(self, frames: Samples) -> Floats:
+        power = np.abs(fft.rfft(frames * self._window, axis=1)) ** 2
+        return np.asarray(np.sqrt(np.add.reduceat(power, self._starts, axis=1)), np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +184,7 @@ def spectra(blocks: Iterable[Samples], banks: Banks | None = None) -> Spectra:
     low = slice(1, int(np.searchsorted(hertz, LOW_HZ)))
     basses = pitch_filters(40, 250)
     rows: list[tuple[Floats, ...]] = []
+    attacks = Attacks()
     samples, peak = 0, 0.0
 
     def counted() -> Iterator[Samples]:
@@ -142,6 +192,7 @@ def spectra(blocks: Iterable[Samples], banks: Banks | None = None) -> Spectra:
         for block in blocks:
             samples += len(block)
             peak = max(peak, float(np.abs(block).max(initial=0.0)))
+            attacks.add(block)
             yield block
 
     for frames in framed(counted()):
@@ -173,6 +224,7 @@ def spectra(blocks: Iterable[Samples], banks: Banks | None = None) -> Spectra:
         bass,
         brightness,
         flatness,
+        attacks.curve(),
     )
 
 

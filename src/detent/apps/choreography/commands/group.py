@@ -383,10 +383,11 @@ def _read(path: Path, what: str) -> Mapping[str, Any]:
 
 
 def _bytes(path: Path) -> bytes:
+    from detent.authoring.document import file_bytes
     from detent.kernel.errors import ConfigurationError
 
     try:
-        return path.read_bytes()
+        return file_bytes(path)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}.") from error
 

@@ -116,7 +116,7 @@ def parse_xml(source: bytes) -> Tree:
     parser.EndElementHandler = end
     parser.CharacterDataHandler = characters
     try:
-        if source[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        if b"\0" in source[:4]:  # also without the mark at its beginning
             raise XmlRefused("line 1: the file is UTF-16. Save it as UTF-8, as xLights does.")
         parser.Parse(source, True)
     except expat.ExpatError as error:

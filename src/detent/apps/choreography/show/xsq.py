@@ -75,8 +75,9 @@ class Base:
             )
         head = self.tree.head
         missing = [key for key in ("version", "mediaFile") if not head.get(key)]
-        missing += [] if self.tree.duration_ms else ["sequenceDuration"]
-        missing += [] if self.tree.frame_ms in BASE_FRAME_TIMES else ["sequenceTiming"]
+        frame_ms, duration_ms = self.tree.frame_ms, self.tree.duration_ms
+        missing += [] if duration_ms and duration_ms >= (frame_ms or 0) else ["sequenceDuration"]
+        missing += [] if frame_ms in BASE_FRAME_TIMES else ["sequenceTiming"]
         if missing:
             raise SequenceRefused(
                 f"The head of the base sequence lacks a usable {', '.join(missing)}. Open it in xLights, "
@@ -116,13 +117,18 @@ class Base:
     def faults(self, content: bytes) -> list[Problem]:
         """Problems of the base itself that are still in `content`, which was merged of it."""
         left = {_fault(problem) for problem in check(content)}
-        lines = self.source.splitlines()
+        merged = SequenceTree(content)
+        after = {content[node.start : node.end] for node in merged.elements()}
+        kept = {
+            f"'{node.attributes.get('name', '')}'"
+            for node in self.tree.elements()
+            if self.source[node.start : node.end] in after
+        }
 
         def stays(problem: Problem) -> bool:
-            if (
-                problem.code in OUT_OF_RANGE
-            ):  # the lists are longer now, and the effect has what it had: nothing
-                return lines[problem.place.line - 1] in content
+            # The lists are longer now, and the effect has what it had: nothing.
+            if problem.code in OUT_OF_RANGE:
+                return problem.message.partition(": ")[0] in kept
             return _fault(problem) in left
 
         return [problem for problem in check(self.source) if stays(problem)]
@@ -137,7 +143,9 @@ class Base:
                 f"{abs(difference):.1f} s {'more' if difference > 0 else 'less'}."
             )
         if faults := self.faults(content) if content else []:
-            listed = "; ".join(f"line {fault.place.line}: {fault.message}" for fault in faults[:FAULTS_TOLD])
+            listed = "; ".join(
+                f"line {fault.place.line}: {fault.message.rstrip('.')}" for fault in faults[:FAULTS_TOLD]
+            )
             more = f"; and {len(faults) - FAULTS_TOLD} more" if len(faults) > FAULTS_TOLD else ""
             warnings.append(
                 f"The base sequence breaks rules of xLights, and was left as it is: {listed}{more}. See: "
@@ -345,7 +353,7 @@ class _Merge:
         section = self.tree.section("EffectDB")
         entries = section.all("Effect") if section else []
         used = self.kept_numbers("ref")
-        length = max((ref for ref in used if ref < len(entries)), default=-1) + 1
+        length = max((ref for ref in used if 0 <= ref < len(entries)), default=-1) + 1
         positions: dict[str, int] = {}
         for position, entry in enumerate(entries[:length]):
             positions.setdefault(entry.text, position)

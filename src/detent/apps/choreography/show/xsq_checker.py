@@ -132,7 +132,7 @@ class _Checker:
         spans: list[tuple[int, int, Node]] = []
         for node in effects:
             times = [node.attributes.get(key, "") for key in ("startTime", "endTime")]
-            if not all(re.fullmatch(r"\d{1,12}", time) for time in times):
+            if not all(re.fullmatch(r"[0-9]{1,12}", time) for time in times):
                 self.wrong("X07", node, f"'{name}': startTime and endTime must be whole milliseconds.")
                 continue
             start, end = map(int, times)
@@ -167,7 +167,7 @@ class _Checker:
             text = node.attributes.get(key)
             if text is None and (key == "palette" or name != DMX_EFFECT):
                 continue  # files of xLights leave out what an effect does not use
-            if text is None or not re.fullmatch(r"\d{1,9}", text) or int(text) >= length:
+            if text is None or not re.fullmatch(r"[0-9]{1,9}", text) or int(text) >= length:
                 self.wrong(code, node, f"'{model}': {key} {text!r} is out of range: {length} {what}.")
 
     def settings(self) -> None:

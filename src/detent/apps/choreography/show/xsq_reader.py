@@ -9,9 +9,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detent.apps.choreography.show.xml_tree import Node, Tree, XmlRefused, parse_xml
+from detent.authoring.document import file_bytes
 from detent.kernel.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -30,8 +32,25 @@ MADE_BY = "Made with Detent "
 DMX_EFFECT = "DMX"
 
 
+MAX_BYTES = 200_000_000
+"""Bytes of a sequence; read, it takes ten times as many."""
+
+
 class SequenceRefused(ConfigurationError):
     """A file is not a sequence, or not one that can be read. The message says what to do."""
+
+
+def sequence_bytes(path: Path) -> bytes:
+    """The bytes of a sequence.
+
+    Raises:
+        OSError: it cannot be read, or is a pipe or device.
+        SequenceRefused: it is too large.
+    """
+    content = file_bytes(path, MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise SequenceRefused(f"{path} is larger than {MAX_BYTES // 10**6} MB, the most that is read.")
+    return content
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +124,8 @@ class Sequence:
         return values
 
 
-_SLIDER = re.compile(r"E_SLIDER_DMX(\d+)=(\d+)")
-_CURVE = re.compile(r"E_VALUECURVE_DMX(\d+)=(.*)")
+_SLIDER = re.compile(r"E_SLIDER_DMX(\d+)=(\d+)", re.ASCII)
+_CURVE = re.compile(r"E_VALUECURVE_DMX(\d+)=(.*)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -173,14 +192,14 @@ class SequenceTree:
     @property
     def frame_ms(self) -> int | None:
         """Milliseconds of a frame, if the head says it."""
-        match = re.fullmatch(r"(\d{1,4}) ?ms", self.head.get("sequenceTiming", ""))
+        match = re.fullmatch(r"([0-9]{1,4}) ?ms", self.head.get("sequenceTiming", ""))
         return int(match[1]) or None if match else None
 
     @property
     def duration_ms(self) -> int | None:
         """Milliseconds of the sequence, if the head says it."""
         text = self.head.get("sequenceDuration", "")
-        return round(float(text) * 1000) if re.fullmatch(r"\d{1,5}(\.\d{1,9})?", text) else None
+        return round(float(text) * 1000) if re.fullmatch(r"[0-9]{1,5}(\.[0-9]{1,9})?", text) else None
 
     def declared(self) -> list[Node]:
         """Elements that are declared."""
@@ -208,7 +227,7 @@ def layers(element: Node) -> Iterator[tuple[Node, list[Node]]]:
 def number(node: Node, name: str, default: int = 0) -> int:
     """A whole number of an attribute."""
     text = node.attributes.get(name, "")
-    return int(text) if re.fullmatch(r"-?\d{1,12}", text) else default
+    return int(text) if re.fullmatch(r"-?[0-9]{1,12}", text) else default
 
 
 def read(source: bytes) -> Sequence:

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from detent.flows.notebook.commands.display import ending_lines
-from detent.flows.notebook.domain.catalogue import find_step
+from detent.flows.notebook.domain.catalogue_data import find_step
 from detent.flows.notebook.result import result_of
 from detent.flows.notebook.run_view import NotebookRun
 from detent.kernel.status import Status
@@ -150,7 +150,7 @@ def steps_of(transitions) -> list[str]:
     ]  # fmt: skip
 
 
-def iterations_of(run, step: str) -> list[tuple[str, int]]:
+def iterations_of(run, step: str) -> list[tuple[str | None, int | None]]:
     """Attempts at a step that ran a cell."""
     cells = [cell for cell in NotebookRun(run.data).cells if cell.step == step and cell.is_code]
     return [(cell.behavior, cell.iteration) for cell in cells]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import nbformat
 import pytest
@@ -84,13 +86,14 @@ def plan_of_stages(threshold: str) -> str:
     return f"<stages><remaining>{stages}</remaining><focus>{threshold.replace('>', '&gt;')}</focus></stages>"
 
 
-def plan_of_steps(prompt: str) -> str:
+def plan_of_steps(prompt: str, asked: Mapping[str, str] = MappingProxyType({})) -> str:
     """The steps of the current stage; of one that is taken up again, those from the fit on."""
     steps = STAGES[section(prompt, "OBSERVATION")["location"]["current"]["stage_id"]]
     if steps[0] == SPLIT and "X_train" in section(prompt, "STATE")["variables"]:
         steps = steps[1:]
     texts = "".join(
-        f'<step id="{step}" title="{TITLES[step]}"><goal>Do it.</goal><verified_artifacts>'
+        f'<step id="{step}" title="{TITLES[step]}"><goal>Do it. {asked.get(step, "")}</goal>'
+        "<verified_artifacts>"
         + "".join(f'<variable name="{name}">x</variable>' for name in OUTPUTS[step])
         + "</verified_artifacts><pcs_considerations><predictability>p</predictability>"
         "<computability>c</computability><stability>s</stability></pcs_considerations></step>"
@@ -119,12 +122,15 @@ class Scored:
 
     roles = tuple(role for role in ALL_ROLES if not role.endswith("reflector"))
 
-    def __init__(self, threshold: str, *fits: str, **code: str) -> None:
+    def __init__(
+        self, threshold: str, *fits: str, asked: Mapping[str, str] = MappingProxyType({}), **code: str
+    ) -> None:
         self.problem = f"Predict price; {threshold}"
         self._fits = list(fits)
         self._code = {**CODE, **code}
         self.model = Model({
-            "stage_planner": plan_of_stages(threshold), "step_planner": plan_of_steps,
+            "stage_planner": plan_of_stages(threshold),
+            "step_planner": lambda prompt: plan_of_steps(prompt, asked),
             "behavior_arranger": arranged({}), "action_generator": self._write,
         })  # fmt: skip
 
@@ -245,6 +251,22 @@ class TestAThresholdThatIsOutOfReach:
         codes = [cell for cell in notebook.cells if cell.cell_type == "code"]
         assert len(codes) == 5
         assert all(cell.outputs and cell.execution_count for cell in codes)
+
+
+async def test_a_criterion_that_is_no_threshold_of_the_users_withholds_no_later_stage(tmp_path):
+    """Measured and missed on a good model: the card is written, and the end says what was missed."""
+    asked = {IMPACT: 'Acceptance: business_impact_report["error"] &gt; 2'}
+    out = tmp_path / "out.ipynb"
+    run, told = await Scored("R2 > 0.5", GOOD, asked=asked).run(tmp_path, out=str(out))
+    assert (run.status, run.data["why_failed"]) == (Status.FAILED, "acceptance_not_met")
+    assert steps_of(told) == [SPLIT, FIT, SCORING, IMPACT, CARD]
+    score = told[-1].state["state"]["variables"]["business_impact_report"]["error"]
+    assert result_of(run)["locked"] == {'test_performance["r2"] > 0.5': True}
+    assert result_of(run)["missed"] == {'business_impact_report["error"] > 2': f"{score:.4g}"}
+    (line,) = [line for line in ending_lines(run) if "not met" in line]
+    assert f"{score:.4g}" in line
+    banner = nbformat.read(out, as_version=4).cells[0].source
+    assert f'`business_impact_report["error"] > 2`: {score:.4g}' in banner
 
 
 HARD_ROWS_LEFT_OUT = """easy = y_test.sub(y_test.median()).abs().nsmallest(6).index

@@ -70,11 +70,14 @@ class ThresholdVerdict(NamedTuple):
 
 
 def verdicts_of(view: NotebookRun) -> list[ThresholdVerdict]:
-    """The last verdict on each threshold that was judged."""
+    """The last verdict on each threshold that was judged, and the other criteria that were missed."""
     ledger = view.state.ledger
     return [
-        ThresholdVerdict(text, met, _measured(text, ledger.locked_scores.get(text, ""), met))
-        for text, met in ledger.locked.items()
+        *(
+            ThresholdVerdict(text, met, _measured(text, ledger.locked_scores.get(text, ""), met))
+            for text, met in ledger.locked.items()
+        ),
+        *(ThresholdVerdict(text, False, value) for text, value in ledger.missed.items()),
     ]
 
 

@@ -26,6 +26,7 @@ def result_of(run: Run) -> dict[str, Any]:
         "task": view.reading.task,
         "thresholds": [str(threshold) for threshold in view.reading.thresholds],
         "locked": dict(view.state.ledger.locked),
+        "missed": dict(view.state.ledger.missed),
         "location": document.location.model_dump(mode="json"),
         "metrics": metrics_of(view).to_plain(),
         "scores": scores_of(view),

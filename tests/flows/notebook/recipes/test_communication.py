@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -83,6 +84,16 @@ class TestVerdict:
             assert "**not achieved**" in text
             assert "The goal was **achieved**" not in text
         assert "not achieved" in book["visualization_package"]["outputs/report/scores.png"]
+        assert "Do not rely on it" in book["executive_summary"]
+
+    def test_a_criterion_that_is_no_limit_is_named_as_not_met(self, book):
+        """The limits are met, and the model varies more than was asked."""
+        book.kitchen = replace(book.kitchen, missed={"spread < 0.1": "0.153"})
+        book.cook(*COMMUNICATION)
+        for text in (book["technical_documentation"], book["executive_summary"]):
+            assert "The goal was **not achieved**" in text
+            assert "- `spread < 0.1`: 0.153, **not met**." in text
+        assert "1 criterion" in book["executive_summary"]
         assert "Do not rely on it" in book["executive_summary"]
 
     @pytest.mark.parametrize("achieved", [True, False])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
 
 from detent.flows.notebook.recipes.deployment import script_literal
 from tests.flows.notebook.recipes import tables
-from tests.flows.notebook.recipes.notebooks import Notebook, notebook, without_charts
+from tests.flows.notebook.recipes.notebooks import RECIPES, Notebook, notebook, without_charts
 from tests.flows.notebook.recipes.outcomes import add_outcome
 
 
@@ -59,6 +60,16 @@ class TestModelCard:
             assert "not achieved" in houses.texts["deployment_support"]
         finally:
             houses.names["problem_thresholds"] = limit
+
+    def test_so_is_a_criterion_that_is_no_limit(self, houses):
+        """The card names it though the cells before it were an agent's and did not."""
+        kitchen = replace(houses.kitchen, missed={"spread < 0.1": "0.153"})
+        houses.play(RECIPES["deployment_support"](kitchen))
+        try:
+            assert "The goal was **not achieved**" in houses["model_card"]
+            assert "- Not achieved: `spread < 0.1`: 0.153, **not met**." in houses["model_card"]
+        finally:
+            del houses.names["criteria_missed"]
 
     def test_a_second_look_at_the_hold_out_is_said(self, houses):
         houses.names["holdout_looks"] = 2

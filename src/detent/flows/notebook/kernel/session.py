@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -21,6 +21,7 @@ from detent.engine import logger
 from detent.engine.tools import ToolError
 from detent.flows.notebook.cells import FOREIGN, all_cells, attempt_name, cell_id
 from detent.flows.notebook.kernel.rounds import RoundSpec
+from detent.flows.notebook.measuring.criteria import compared_side
 from detent.kernel.plain import to_plain
 
 if TYPE_CHECKING:
@@ -236,6 +237,10 @@ class KernelSession:
             {str(number): text for number, text in enumerate(spec.criteria)},
             timeout=self.options.criterion_timeout,
         )
+        figures = await self._figures(
+            text for number, text in enumerate(spec.criteria)
+            if criteria[str(number)].error is None and not criteria[str(number)].truth
+        )  # fmt: skip
         probes = await self.kernel.evaluate(dict(spec.probes), timeout=self.options.cell_timeout)
         written = self._written()
         for number, text in enumerate(spec.criteria):
@@ -248,6 +253,8 @@ class KernelSession:
                 text: {
                     "passed": criteria[str(number)].error is None and criteria[str(number)].truth,
                     "value": (criteria[str(number)].error or criteria[str(number)].value_repr)[:500],
+                    "error": criteria[str(number)].error is not None,
+                    "figure": figures.get(text, ""),
                 }
                 for number, text in enumerate(spec.criteria)
             },
@@ -257,6 +264,16 @@ class KernelSession:
             },
             "names": dict(await self.kernel.names()),
         }
+
+    async def _figures(self, failed: Iterable[str]) -> dict[str, str]:
+        """What criteria compare that were missed, by their texts: the figure that a person asks for."""
+        compared = {text: side for text in failed if (side := compared_side(text)) is not None}
+        if not compared:
+            return {}
+        sides = {str(number): side for number, side in enumerate(compared.values())}
+        values = await self.kernel.evaluate(sides, timeout=self.options.criterion_timeout)
+        found = zip(compared, (values[number] for number in sides), strict=True)
+        return {text: value.value_repr[:100] for text, value in found if value.error is None}
 
     def _snapshot(self) -> dict[str, tuple[int, int]]:
         """Every file of the work folder, with size and time."""

@@ -206,6 +206,17 @@ def _is_false(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is False
 
 
+def compared_side(text: str) -> str | None:
+    """The side of a comparison that is measured; None for what is no single comparison."""
+    tree = ast.parse(text, mode="eval").body
+    if not isinstance(tree, ast.Compare) or len(tree.ops) != 1:
+        return None
+    return next(
+        (ast.unparse(side) for side in (tree.left, *tree.comparators) if not isinstance(side, ast.Constant)),
+        None,
+    )
+
+
 # -- goals --------------------------------------------------------------------------------------------------
 
 

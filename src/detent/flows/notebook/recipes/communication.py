@@ -5,7 +5,7 @@ from __future__ import annotations
 from detent.flows.notebook.recipes.code_text import cell, fill
 from detent.flows.notebook.recipes.recipe import Kitchen, Recipe
 from detent.flows.notebook.recipes.retries import ATTEMPT, attempted
-from detent.flows.notebook.recipes.verdict_code import MEASURED
+from detent.flows.notebook.recipes.verdict_code import MEASURED, missed_code
 
 # -- technical_documentation --------------------------------------------------------------------------------
 
@@ -23,7 +23,12 @@ def technical_documentation(kitchen: Kitchen) -> Recipe:
             "the data, the method as it was fixed before training, what was measured, and what speaks "
             "against the result."
         ),
-        code=cell(MEASURED, ATTEMPT if kitchen.iteration > 1 else "", fill(_DOCUMENTATION, slots)),
+        code=cell(
+            missed_code(kitchen),
+            MEASURED,
+            ATTEMPT if kitchen.iteration > 1 else "",
+            fill(_DOCUMENTATION, slots),
+        ),
         result=_DOCUMENTATION_RESULT,
     )
 
@@ -99,7 +104,7 @@ def executive_summary(kitchen: Kitchen) -> Recipe:
             "One page for those who decide. The answer comes first, and whether what was asked for is "
             "reached, in plain words, also when it is not."
         ),
-        code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_SUMMARY, slots)),
+        code=cell(missed_code(kitchen), ATTEMPT if kitchen.iteration > 1 else "", fill(_SUMMARY, slots)),
         result=_SUMMARY_RESULT,
     )
 
@@ -141,6 +146,8 @@ executive_summary = "\n".join(
             f"Missed: {len(missed)} of {counted(len(problem_thresholds), 'limit')}."
             if missed
             else "Every limit is met."
+            if not misses()
+            else f"Every limit is met, but not {counted(len(misses()), 'criterion', 'criteria')} beside them."
         )
         + (
             f" Undecided: {len(undecided)}, within the range of chance, so that a new sample could turn it."
@@ -170,7 +177,7 @@ executive_summary = "\n".join(
         "**What next.** "
         + (
             "Use it as described in the guide, and watch its errors on new rows."
-            if not missed
+            if not (missed or misses())
             else "Do not rely on it where the limits matter; more or better data would help most."
         )
         + "".join(f"\n- {advice}" for advice in <<ADVICE>>[:5]),
@@ -198,7 +205,7 @@ def visualization_package(kitchen: Kitchen) -> Recipe:
             "All figures of this work with their captions, and one more that puts the final scores "
             "beside the baseline and the limits."
         ),
-        code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_FIGURES, slots)),
+        code=cell(missed_code(kitchen), ATTEMPT if kitchen.iteration > 1 else "", fill(_FIGURES, slots)),
         result=_FIGURES_RESULT,
     )
 

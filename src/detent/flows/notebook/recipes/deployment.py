@@ -7,6 +7,7 @@ from importlib import import_module
 from detent.flows.notebook.recipes.code_text import cell, fill, literal
 from detent.flows.notebook.recipes.recipe import Kitchen, Recipe
 from detent.flows.notebook.recipes.retries import ATTEMPT, attempted
+from detent.flows.notebook.recipes.verdict_code import missed_code
 
 # -- stakeholder_guidance -----------------------------------------------------------------------------------
 
@@ -25,7 +26,7 @@ def stakeholder_guidance(kitchen: Kitchen) -> Recipe:
             "this notebook read the first one, and writes a prediction for each of its rows. The guide "
             "says how, and when not to."
         ),
-        code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_GUIDANCE, slots)),
+        code=cell(missed_code(kitchen), ATTEMPT if kitchen.iteration > 1 else "", fill(_GUIDANCE, slots)),
         result=_GUIDANCE_RESULT,
     )
 
@@ -121,7 +122,7 @@ def deployment_support(kitchen: Kitchen) -> Recipe:
             "The model card travels with the model: what it is for, what it was made from, how good it "
             "is and how that was measured, and where it must not be trusted."
         ),
-        code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_CARD, slots)),
+        code=cell(missed_code(kitchen), ATTEMPT if kitchen.iteration > 1 else "", fill(_CARD, slots)),
         result=_CARD_RESULT,
     )
 
@@ -169,6 +170,7 @@ def limitations():
             lines.append(f"Not achieved: {line}")
         elif row["undecided"]:
             lines.append(f"Undecided: {line}")
+    lines += [f"Not achieved: {line}" for line in miss_lines()]
     if len(df_typed) < 200:
         lines.append(f"It rests on {len(df_typed):,} rows only; every figure here is uncertain.")
     if task_type == "classification":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from detent.flows.notebook.domain.problem import ProblemReading
@@ -34,6 +34,8 @@ class Kitchen:
     back to a step goes on behind what it tried there."""
     backtracks: int = 0
     """How often the run has gone back for a better model, after a look at the hold-out."""
+    missed: Mapping[str, str] = field(default_factory=dict)
+    """Criteria without which the run has gone on, beside the thresholds, with what was measured."""
     ran_out: int = 0
     """How many attempts at this step ended because time or memory ran out."""
 

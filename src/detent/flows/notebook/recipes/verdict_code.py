@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from detent.flows.notebook.recipes.code_text import literal
+
+if TYPE_CHECKING:
+    from detent.flows.notebook.recipes.recipe import Kitchen
+
 # What is read of stages 5 to 7, each "not measured" where it is absent:
 #
 # cv_metrics, baseline_metrics   {metric: mean over the folds, "n": rows}
@@ -13,6 +20,12 @@ from __future__ import annotations
 # best_params                    {"model": name, setting: value}
 # stability_metrics              {"variation_coefficient": float, ...}
 # stability_certification        {"certified": bool, ...}
+
+
+def missed_code(kitchen: Kitchen) -> str:
+    """Code that holds what was missed beside the limits; nothing where all was met."""
+    return f"criteria_missed = {literal(dict(kitchen.missed))}" if kitchen.missed else ""
+
 
 MEASURED = r'''
 NOT_MEASURED = "not measured"
@@ -79,9 +92,20 @@ def limits_reached():
     return rows
 
 
+def misses():
+    """Criteria beside the limits that were missed, each with what was measured."""
+    return globals().get("criteria_missed", {})
+
+
+def miss_lines():
+    """A sentence for each of them."""
+    return [f"`{criterion}`: {value}, **not met**." for criterion, value in misses().items()]
+
+
 def verdict():
     """The answer in words: achieved, or not achieved."""
-    return "achieved" if all(row["met"] for row in limits_reached()) else "not achieved"
+    missed = misses() or not all(row["met"] for row in limits_reached())
+    return "not achieved" if missed else "achieved"
 
 
 KEPT = {True: "met", False: "**not met**", None: "**not measured**"}
@@ -102,7 +126,7 @@ def verdict_lines():
         if row["undecided"]:
             line += ", so **undecided**: the limit lies inside it, and chance may have decided"
         lines.append(line + ".")
-    return lines
+    return lines + miss_lines()
 
 
 def limits_table():

@@ -73,8 +73,8 @@ from detent.flows.notebook.verification import check_of
 
 HOLDERS: tuple[Scored, ...] = ("cv_metrics", "test_performance")
 """Variables on whose figures the user's thresholds are judged."""
-OF_MODEL = ("business_impact_report", "stability_metrics")
-"""Variables on which criteria ask how good the model is, not how well the work was done."""
+MODEL = "final_model"
+"""The variable with which the work can go on."""
 
 
 def facts_now(ctx: StepContext, **more: Any) -> Facts:
@@ -286,17 +286,15 @@ class MeasuredFacts:
     def _judged(self, run: NotebookRun, criterion: Criterion) -> CriterionFact:
         """A criterion with its value; a threshold by the score that was recomputed where it arose."""
         result = (run.measured.get("criteria") or {}).get(criterion.text)
-        of_model = any(criterion.mentions(name) for name in OF_MODEL)
+        holder = self._holder_of(run, criterion)
         if result is None:
-            fact = CriterionFact(
-                criterion.text, False, "it was not evaluated", criterion.locked, of_model=of_model
-            )
+            fact = CriterionFact(criterion.text, False, "it was not evaluated", criterion.locked)
         else:
             fact = CriterionFact(
                 criterion.text, bool(result["passed"]), str(result["value"]), criterion.locked,
-                of_model=of_model,
+                bearable=holder is None and not result.get("error") and self._can_go_on(run),
+                figure=str(result.get("figure") or "") if holder is None else "",
             )  # fmt: skip
-        holder = self._holder_of(run, criterion)
         if holder is None:
             return fact
         if holder in (run.measured.get("probes") or {}):
@@ -325,6 +323,14 @@ class MeasuredFacts:
             metric = primary_metric(run.reading) if judged is None else judged.metric
             return replace(fact, passed=False, value=f"{metric} could not be computed")
         return replace(fact, passed=judged.met, value=f"{judged.measured:g}", final=self._has_its_model(run))
+
+    @staticmethod
+    def _can_go_on(run: NotebookRun) -> bool:
+        """Whether a model is there, so that a miss need not end the work; an optional stage may be left."""
+        made = MODEL in run.document.variables or (
+            (run.measured.get("variables") or {}).get(MODEL) or {}
+        ).get("exists")
+        return bool(made) and not run.stage.optional
 
     @staticmethod
     def _has_its_model(run: NotebookRun) -> bool:
@@ -510,7 +516,10 @@ class MeasuredFacts:
         """The verdicts in a few words, with the scores that missed a threshold."""
         verdict = facts.behavior if facts.behavior.artifacts else facts.stage
         passed = len(verdict.criteria) - len(verdict.failed)
-        missed = [f"; {failed.text} missed: {failed.value}" for failed in verdict.failed if failed.locked]
+        missed = [
+            f"; {failed.text} missed: {failed.measured}"
+            for failed in verdict.failed if failed.locked or failed.bearable
+        ]  # fmt: skip
         return (
             f"{len(verdict.produced)}/{len(verdict.artifacts)} artifacts, "
             f"{passed}/{len(verdict.criteria)} criteria{''.join(missed)}"

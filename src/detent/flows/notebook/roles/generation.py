@@ -68,7 +68,8 @@ class Generation:
             ),
             run.iteration + variants_before(run),
             run.state.ledger.backtracked.count("final_model"),
-            attempts_that_ran_out(run),
+            missed=run.state.ledger.missed,
+            ran_out=attempts_that_ran_out(run),
         )  # fmt: skip
 
     # -- what becomes of it ---------------------------------------------------------------------------------

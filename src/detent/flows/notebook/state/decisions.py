@@ -143,15 +143,18 @@ def _after_step(run: RunState, facts: Facts, limits: Limits) -> Decision:
     gap = None if ledger.escalated and revised else _gap_to_go_back_for(run, critical, limits)
     # A model too weak for a threshold holds nothing up once nobody can go back for it.
     blocked = gap is not None or any(not known.weak for known in critical)
-    complete = stage_is_complete(run, facts)
+    goes_on = _the_work_is_done(run, facts)
+    # A step that was given up on what its own goal asks for is no success of its stage.
+    short = goes_on and ledger.escalated and any(miss.bearable for miss in facts.step.failed)
+    complete = stage_is_complete(run, facts) and not short
     last = not document.stages.remaining
-    locked_met = all(ledger.locked.values())
+    all_met = ledger.all_met
     reproducible = facts.reexecuted is not False
     if not ledger.escalated and document.steps.remaining and not blocked:
         return Decision.of("6a", here)
     if complete and not last and not blocked:
         return Decision.of("6b", here)
-    if complete and last and locked_met and reproducible:
+    if complete and last and all_met and reproducible:
         return Decision.of("6c", here)
     if gap is not None:
         in_stage = stage is not None and gap.producer_stage == stage.stage_id
@@ -161,14 +164,13 @@ def _after_step(run: RunState, facts: Facts, limits: Limits) -> Decision:
     if stuck and not revised and facts.revision_offered:
         return Decision.of("6e", here)
     optional = stage is not None and bool(stage.optional)
-    only_model = _only_the_model_fell_short(run, facts)
-    if only_model and document.steps.remaining and not blocked:
+    if goes_on and document.steps.remaining and not blocked:
         return Decision.of("6a", here)
-    if not last and (optional or only_model):
+    if not last and (optional or goes_on):
         return Decision.of("6b", here, closes_as="partial")
-    if last and optional and locked_met and reproducible:
+    if last and optional and all_met and reproducible:
         return Decision.of("6c", here, closes_as="partial")
-    return Decision.of("6f", here, reason=_fail_reason(run, facts, complete and last and locked_met))
+    return Decision.of("6f", here, reason=_fail_reason(run, facts, complete and last and all_met))
 
 
 def _gap_to_go_back_for(run: RunState, critical: list[GapFact], limits: Limits) -> GapFact | None:
@@ -192,15 +194,14 @@ def _gap_to_go_back_for(run: RunState, critical: list[GapFact], limits: Limits) 
     return None
 
 
-def _only_the_model_fell_short(run: RunState, facts: Facts) -> bool:
-    """Whether thresholds of the user's are all that failed: everything that was due is there.
+def _the_work_is_done(run: RunState, facts: Facts) -> bool:
+    """Whether honest misses are all that failed: everything that was due is there, a model among it.
 
-    Once one is missed, other criteria that the model alone can meet count like it.
+    A miss is a threshold of the user's, or a criterion that was measured where a model is there.
     """
     failed = [*facts.behavior.failed, *facts.step.failed, *facts.stage.failed]
-    missed = not all(run.ledger.judged(facts).locked.values())
-    counted = all(criterion.locked or (missed and criterion.of_model) for criterion in failed)
-    if not failed or not counted or facts.raised:
+    counted = all(criterion.locked or criterion.bearable for criterion in failed)
+    if not (failed or run.ledger.given_up) or not counted or facts.raised:
         return False
     due = facts.behavior.all_there and facts.step.all_there
     return due and (bool(run.document.steps.remaining) or facts.stage.all_there)

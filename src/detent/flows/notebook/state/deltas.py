@@ -64,7 +64,7 @@ _MAPS = (
     _Cell(VARIABLE, (*_STATE, "variables")),
     *(
         _Cell(f"ledger.{name}.", ("ledger", name))
-        for name in ("behavior_numbers", "locked", "closed_steps")
+        for name in ("behavior_numbers", "locked", "closed_steps", "missed", "missed_in")
     ),
 )  # fmt: skip
 

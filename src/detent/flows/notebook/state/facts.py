@@ -39,8 +39,18 @@ class CriterionFact:
     """It is a threshold of the user's, or the rule that stands for one."""
     final: bool = False
     """It failed on a model that this behavior does not make: another iteration would measure the same."""
-    of_model: bool = False
-    """It asks for a better model, not for better work: whether the baseline is beaten, the score steady."""
+    bearable: bool = False
+    """It was measured where a model is there: if it is missed, the work goes on with that model."""
+    figure: str = ""
+    """What it compares, as measured; "" where it compares nothing."""
+
+    @property
+    def measured(self) -> str:
+        """The figure, or the value where there is none; a number in four digits."""
+        try:
+            return f"{float(self.figure):,.4g}"
+        except ValueError:
+            return self.figure or self.value
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 from detent.flows.notebook.state.document import StateDocument, Step
 from detent.flows.notebook.state.facts import Facts, Verdict
+
+_TEXTS = ("behavior_numbers", "locked", "locked_scores", "given_up", "missed", "missed_in")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,12 @@ class Ledger:
     """Last verdict on each locked threshold that was judged."""
     locked_scores: Mapping[str, str] = field(default_factory=dict)
     """The score on which that verdict rests, or why there is none."""
+    given_up: Mapping[str, str] = field(default_factory=dict)
+    """Criteria of the behavior that was just given up, with what was measured; all else of it is there."""
+    missed: Mapping[str, str] = field(default_factory=dict)
+    """Criteria beside the locked ones without which the run has gone on, with what was measured."""
+    missed_in: Mapping[str, str] = field(default_factory=dict)
+    """The step in which each of them was missed."""
     earlier_goals: tuple[str, ...] = ()
     """Earlier goal texts of the current stage whose criteria still count."""
     closed_steps: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)
@@ -82,21 +90,51 @@ class Ledger:
             behaviors_since_entry=numbers.get(step.step_id, 0) if step is not None else 0,
         )
 
+    @property
+    def all_met(self) -> bool:
+        """No locked threshold was missed, and the run has gone on without no other criterion."""
+        return all(self.locked.values()) and not self.missed
+
     def judged(self, facts: Facts) -> Self:
-        """With the verdicts on locked thresholds that the facts bring."""
-        judged = [
+        """With the verdicts that the facts bring on locked thresholds, and on what was missed before."""
+        criteria = [
             criterion
             for verdict in (facts.behavior, facts.step, facts.stage)
             for criterion in verdict.criteria
-            if criterion.locked
         ]
-        if not judged:
+        judged = [criterion for criterion in criteria if criterion.locked]
+        met = {criterion.text for criterion in criteria if criterion.passed}
+        now = {criterion.text: criterion.measured for criterion in criteria if criterion.bearable}
+        missed = {text: now.get(text, value) for text, value in self.missed.items() if text not in met}
+        if not judged and missed == self.missed:
             return self
         return replace(
             self,
+            missed=missed,
+            missed_in={text: self.missed_in[text] for text in missed},
             locked={**self.locked, **{criterion.text: criterion.passed for criterion in judged}},
             locked_scores={**self.locked_scores, **{criterion.text: criterion.value for criterion in judged}},
         )
+
+    def without(self, facts: Facts, step_id: str) -> Self:
+        """With what the run goes on without, or ends without, when it leaves a step."""
+        verdicts = (facts.step, facts.stage)
+        left_out = {**self.given_up} | {
+            failed.text: failed.measured
+            for verdict in verdicts
+            for failed in verdict.failed
+            if failed.bearable and not failed.locked
+        }
+        return replace(
+            self,
+            missed={**self.missed, **left_out},
+            missed_in={**dict.fromkeys(left_out, step_id), **self.missed_in},
+        )
+
+    def superseded(self, kept: Collection[str]) -> Self:
+        """With what was missed in steps that stand; the others are done again."""
+        missed = {text: value for text, value in self.missed.items() if self.missed_in[text] in kept}
+        return replace(self, missed=missed, missed_in={text: self.missed_in[text] for text in missed})
 
     def to_plain(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -110,7 +148,7 @@ class Ledger:
             stage_id: [step.model_dump(mode="json") for step in steps]
             for stage_id, steps in self.closed_steps.items()
         }
-        for name in ("behavior_numbers", "locked", "locked_scores"):
+        for name in _TEXTS:
             plain[name] = dict(plain[name])
         for name in ("revised_stages", "backtracked", "earlier_goals"):
             plain[name] = list(plain[name])

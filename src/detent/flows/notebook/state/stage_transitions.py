@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from detent.flows.notebook.payloads.values import StageReflection, StepPlan
 from detent.flows.notebook.state import levels
@@ -74,9 +76,11 @@ def back_in_stage(
     steps = levels.steps_of(plan, kept)
     stages = run.document.stages
     outputs = levels.rewound(stages.current_outputs, kept)
+    here = None if stages.current is None else stages.current.stage_id
+    ledger = run.ledger.superseded(_ids({**run.ledger.closed_steps, here: kept}))
     run = RunState(
         run.document.changed(stages=stages.model_copy(update={"current_outputs": outputs})),
-        _backtracked(run.ledger, decision, stages.current),
+        _backtracked(ledger, decision, stages.current),
     )
     return enter_step(run, steps)
 
@@ -95,7 +99,9 @@ def back_to_stage(run: RunState, decision: Decision) -> RunState:
     later = {stage.stage_id for stage in stages.remaining}
     kept = levels.before(ledger.closed_steps.get(gap.producer_stage, ()), gap.producer_step)
     closed = {stage_id: steps for stage_id, steps in ledger.closed_steps.items() if stage_id not in later}
-    ledger = replace(ledger, closed_steps={**closed, gap.producer_stage: kept}, earlier_goals=())
+    standing = {**closed, gap.producer_stage: kept}
+    ledger = replace(ledger, closed_steps=standing, earlier_goals=())
+    ledger = ledger.superseded(_ids(standing))
     outputs = levels.rewound(stages.current_outputs, kept)
     stages = stages.model_copy(update={"current_outputs": outputs})
     return _at_stage(document.changed(stages=stages), stages.current, ledger)
@@ -124,7 +130,9 @@ def _closed(document: StateDocument, status: str) -> tuple[Step, ...]:
 
 
 def _step_left(ledger: Ledger) -> Ledger:
-    return replace(ledger, escalated=False, behaviors_since_entry=0, last_failure=None, kernel_deaths=0)
+    return replace(
+        ledger, escalated=False, given_up={}, behaviors_since_entry=0, last_failure=None, kernel_deaths=0
+    )
 
 
 def enter_step(run: RunState, steps: StepLevel) -> RunState:
@@ -176,6 +184,11 @@ def with_goal(run: RunState, goal: str, replaces: bool = False) -> RunState:
     stages = run.document.stages.model_copy(update={"current": stage.model_copy(update={"goal": goal})})
     earlier = () if replaces else (*run.ledger.earlier_goals, stage.goal)
     return RunState(run.document.changed(stages=stages), replace(run.ledger, earlier_goals=earlier))
+
+
+def _ids(closed: Mapping[Any, Iterable[Step]]) -> list[str]:
+    """Ids of the steps that stand."""
+    return [step.step_id for steps in closed.values() for step in steps]
 
 
 def _backtracked(ledger: Ledger, decision: Decision, stage: Stage | None) -> Ledger:

@@ -85,8 +85,10 @@ def apply(run: RunState, decision: Decision, facts: Facts, *payloads: Payload) -
         case "5c":
             run = _retry(run, facts, _given(payloads, BehaviorReflection))
         case "6a":
+            run = _without_what_was_missed(run, decision, facts)
             run = next_step(run, facts, _given(payloads, StageReflection))
         case "6b" | "6c":
+            run = _without_what_was_missed(run, decision, facts)
             run = complete_stage(run, decision, facts, _given(payloads, StageReflection))
         case "6d" if decision.to is NotebookState.STEP_RUNNING:
             steps = _needed(decision, payloads, StepPlan)
@@ -96,6 +98,8 @@ def apply(run: RunState, decision: Decision, facts: Facts, *payloads: Payload) -
         case "6e":
             steps = _needed(decision, payloads, StepPlan)
             run = revise(run, facts, steps, _given(payloads, StageReflection))
+        case "6f":
+            run = _without_what_was_missed(run, decision, facts)
         case _:
             pass  # FAIL and CANCEL leave everything as it is, to be looked at
     return RunState(_with_common_parts(document, run.document, decision, facts, payloads), run.ledger)
@@ -232,7 +236,26 @@ def _complete_behavior(
             "current_outputs": levels.joined(steps.current_outputs, facts.behavior.produced, facts.step),
         }
     )
-    return RunState(document.changed(behaviors=behaviors, steps=steps), replace(ledger, escalated=escalated))
+    ledger = replace(ledger, escalated=escalated, given_up=_given_up(facts) if escalated else {})
+    return RunState(document.changed(behaviors=behaviors, steps=steps), ledger)
+
+
+def _given_up(facts: Facts) -> dict[str, str]:
+    """What a behavior is given up on, if that is all: its outputs are there, and a model is."""
+    failed = [criterion for criterion in facts.behavior.failed if not criterion.locked]
+    if facts.raised or not facts.behavior.all_there or not all(miss.bearable for miss in failed):
+        return {}
+    return {criterion.text: criterion.measured for criterion in failed}
+
+
+def _without_what_was_missed(run: RunState, decision: Decision, facts: Facts) -> RunState:
+    """The state that remembers on what the run does not insist any longer."""
+    step = run.document.steps.current
+    complete = decision.completes_stage and decision.closes_as == "success"
+    insists = decision.row != "6f" and (complete or not run.ledger.escalated)
+    if insists or step is None:
+        return run
+    return RunState(run.document, run.ledger.without(facts, step.step_id))
 
 
 def _retry(run: RunState, facts: Facts, reflection: BehaviorReflection | None) -> RunState:

@@ -40,8 +40,8 @@ class RequestOptions:
     """The profile of a sub-run; None: the request itself."""
     depth: int = 0
     """How many sub-runs are above this one."""
-    watched: bool = False
-    """A check will be run by a request above this one."""
+    check_above: str | None = None
+    """The check that a request above this one will run."""
 
     @classmethod
     def of(cls, settings: CodingSettings, **given: Any) -> RequestOptions:
@@ -64,15 +64,15 @@ class RequestOptions:
         return replace(usual, **given)
 
     @property
-    def watch_tests(self) -> bool:
-        """Whether it is noted which tests commands change: a check will be run."""
-        return self.watched or self.done_when is not None
+    def watched_check(self) -> str | None:
+        """The check that will be run in the end: it is noted what commands change of it."""
+        return self.done_when or self.check_above
 
     def for_task(self, profile: str, max_iterations: int, timeout_s: float) -> RequestOptions:
         """The options of a sub-run: the same rules, one level deeper."""
         return replace(
             self, profile=profile, depth=self.depth + 1, max_iterations=max_iterations, timeout_s=timeout_s,
-            done_when=None, watched=self.watch_tests,
+            done_when=None, check_above=self.watched_check,
         )  # fmt: skip
 
     def to_plain(self) -> dict[str, Any]:

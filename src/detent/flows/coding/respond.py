@@ -10,6 +10,7 @@ from detent.engine.context import StepContext
 from detent.engine.outcome import Outcome
 from detent.engine.tools import ToolError
 from detent.flows.coding import nudges
+from detent.flows.coding.check_parts import parts_of
 from detent.flows.coding.completion_check import suspicions
 from detent.flows.coding.conversation import text_of
 from detent.flows.coding.explicit_assistant import added_results
@@ -22,7 +23,6 @@ from detent.flows.coding.response_state import AgentState
 from detent.flows.coding.settings import CodingSettings
 from detent.flows.coding.summary import incomplete_summary
 from detent.flows.coding.task_completion import Completion, JudgedReply, judge_reply, own_text
-from detent.flows.coding.test_files import is_part_of_check
 from detent.flows.coding.tools.spec import DEFAULT_TIMEOUT
 from detent.kernel.plain import LONGEST_KEPT
 from detent.kernel.status import Status
@@ -184,9 +184,9 @@ class Respond:
             ]
             added = added_results(data.prompt, results)
             text = f"{text}\n\n{added}".strip() if added else text
-        check, changed = data.options.done_when or "", [*data.files_changed, *data.tests_changed]
-        parts = dict.fromkeys(path for path in changed if is_part_of_check(path, check))
-        edited = list(parts) if checked.state == "passed" else []
+        parts = parts_of(data.options.done_when or "")
+        by_files = [path for path in data.files_changed if parts.has(path)]
+        edited = list(dict.fromkeys([*by_files, *data.tests_changed])) if checked.state == "passed" else []
         changes: dict[str, Any] = {
             "counters": counters, "outcome": "completed", "outcome_reason": None, "checked": checked.state,
             "completion": completion._asdict(), "text": self._kept(ctx, text), "summary": summary,

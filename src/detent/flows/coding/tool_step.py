@@ -348,8 +348,8 @@ class _ToolVisit:
             supplied["decided"] = {"path": path, "place": decision.place}
         if call.tool in FILE_TOOLS:
             supplied["seen"] = self.progress.seen.get(decision.place or "")
-        if call.tool == "bash" and self.options.watch_tests:
-            supplied["watch"] = True
+        if call.tool == "bash" and (check := self.options.watched_check):
+            supplied["watch"] = check
         if call.tool == "grep":
             supplied["secrets"] = self.options.yes
         if call.tool == COMMAND and (left := self._seconds_left()) < call.args.get(

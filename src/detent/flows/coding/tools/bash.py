@@ -20,7 +20,7 @@ from detent.adapters.project.programs import Ran
 from detent.adapters.project.sandbox import OWN_FOLDER, quoted
 from detent.engine.calls import in_thread
 from detent.engine.tools import EffectCall, Tool, ToolError
-from detent.flows.coding.test_files import Contents, TestFiles, changed
+from detent.flows.coding.check_parts import parts_of
 from detent.flows.coding.tools.spec import (
     LONGEST_COMMAND,
     LONGEST_TIMEOUT,
@@ -30,6 +30,7 @@ from detent.flows.coding.tools.spec import (
     with_code_arguments,
 )
 from detent.flows.coding.tools.text_form import with_notes
+from detent.flows.coding.watched_files import Contents, WatchedFiles, changed
 from detent.flows.coding.workspace import Workspace
 from detent.kernel.policy import ONCE
 
@@ -55,7 +56,7 @@ class Bash:
     def __init__(self, settings: ToolSettings, repeatable: bool = False) -> None:
         self._settings = settings
         self._repeatable = repeatable
-        self._test_files = TestFiles()
+        self._watched_files = WatchedFiles()
 
     async def run(
         self,
@@ -65,7 +66,7 @@ class Bash:
         cwd: str = ".",
         timeout: float = 120,
         env: Mapping[str, str] | None = None,
-        watch: bool = False,
+        watch: str = "",
     ) -> dict[str, Any]:
         """Run one command; the receipt has its output and exit code."""
         space = Workspace.at(
@@ -84,7 +85,7 @@ class Bash:
             process = name_process(pid)
             await call.begun(pid=pid, started=process["born"], host=process["host"])
 
-        tests = await self._tests(space.root) if watch else {}
+        before = await self._watched(space.root, watch)
         guarded = self._settings.guarded
         hashes = await in_thread(guarded.digests)
         began = time.monotonic()
@@ -107,12 +108,15 @@ class Bash:
         if configures:
             receipt["content"] = with_notes(receipt["content"], [_untrusted(configures)])
         receipt["seconds"] = round(time.monotonic() - began, 3)
-        if watch and (edited := changed(tests, await self._tests(space.root))):
+        if edited := changed(before, await self._watched(space.root, watch)):
             receipt["tests_changed"] = edited[:MOST_NAMED]
         return receipt
 
-    async def _tests(self, root: Path) -> Contents:
-        found: Contents = await in_thread(self._test_files.contents, root)
+    async def _watched(self, root: Path, check: str) -> Contents:
+        """What stands in the files of tests, and those that the command of a check runs, if there is one."""
+        if not check:
+            return {}
+        found: Contents = await in_thread(self._watched_files.contents, root, parts_of(check))
         return found
 
     async def _sandbox(self) -> Confinement:
@@ -231,7 +235,7 @@ def preview(
     cwd: str = ".",
     timeout: float = 120,
     env: Mapping[str, str] | None = None,
-    watch: bool = False,
+    watch: str = "",
 ) -> str:
     """What would be run, and where."""
     lines = [command, f"in {cwd}", f"for at most {timeout:g} seconds"]

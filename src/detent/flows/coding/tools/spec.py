@@ -50,7 +50,10 @@ DECIDED: Mapping[str, Any] = {
 WRITING: Mapping[str, Mapping[str, Any]] = {"seen": SEEN, "decided": DECIDED, "denied": DENIED}
 """The arguments that code supplies to a change of a file."""
 
-WATCH = {"type": "boolean", "description": "Whether to say which files of tests the command changes."}
+WATCH = {
+    "type": "string",
+    "description": "The check that follows: say which of its files, and of tests, the command changes.",
+}
 """An argument of commands that code supplies."""
 
 SUPPLIED = frozenset({"workspace", "seen", "denied", "secrets", "decided", "watch"})

@@ -278,3 +278,20 @@ class TestWhatAForkHasOfItsOwn:
             await engine.fork(run_id, new_id="fork", drive=False)
         with pytest.raises(RunNotFound):
             await engine.get("fork")
+
+    async def test_nothing_is_copied_for_a_fork_that_is_refused(self, quick):
+        """The definition has changed: no folder is left behind."""
+        told = []
+        engine = await quick.engine(self.flow(lambda run, new_id: {}))
+        run_id = await engine.start("flow", {}, drive=False)
+        await engine.finish(run_id, stop_at="b")
+        await engine.stop()
+        changed = flow_of(
+            {"a": ["b"], "b": ["c"], "c": ["done"]},
+            {name: lambda ctx: Outcome("done") for name in "abc"},
+        )
+        changed.copied = lambda run, new_id: told.append(new_id) or {}
+        engine = await quick.engine(changed)
+        with pytest.raises(DefinitionChanged):
+            await engine.fork(run_id, new_id="fork", drive=False)
+        assert told == []

@@ -82,7 +82,7 @@ async def resume(
 ) -> int:
     """Resume a run, or every interrupted run, and wait for it."""
     from detent.cli import run_status
-    from detent.cli.drive import drive_many
+    from detent.cli.drive import drive_many, ending_code
     from detent.cli.output import say, say_json, warn
     from detent.cli.progress import BatchProgress
     from detent.cli.signals import INTERRUPTED
@@ -144,7 +144,7 @@ async def resume(
     if stopped and left:
         warn(f"Stopped. {count(len(left), 'run')} can go on: {again}")
         return INTERRUPTED
-    return max((run_status.exit_code(result.status) for result in results), default=0)
+    return max((ending_code(workspace, result) for result in results), default=0)
 
 
 async def _recall_open(workspace: Workspace, engine: Engine) -> dict[str, int]:

@@ -147,8 +147,6 @@ async def fork_family(
     )
     additions: dict[str, Any] = {UNDONE: undone_paths} if undone_paths else {}
     flow = active.flow(row.flow)
-    if flow.copied is not None:
-        additions.update(flow.copied(pasts[0].run, new_id))
     if callable(changes):
         changes = changes(pasts)
     forked = Forked(
@@ -157,9 +155,13 @@ async def fork_family(
         budget.to_plain() if budget else None,
         by,
     )
-    own.append(Entry(len(own) + 1, active.clock.now(), 1, forked))
-    run = Run.fold(new_id, own)
-    await claims.migration(active, run, flow)  # raises before anything is written
+    entry = Entry(len(own) + 1, active.clock.now(), 1, forked)
+    run = Run.fold(new_id, [*own, entry])
+    await claims.migration(active, run, flow)  # raises before anything is written, or copied by the flow
+    if flow.copied is not None:
+        copied = {**additions, **flow.copied(pasts[0].run, new_id), **(changes or {})}
+        entry = entry._replace(body=replace(forked, set=to_plain(copied)))
+    own.append(entry)
     for copy in reversed(copies):  # the root last, after the runs it refers to
         await _create(active, copy, undone)
     return new_id

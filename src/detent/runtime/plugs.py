@@ -198,6 +198,10 @@ class Kind(Plug):
         """
         return False
 
+    def ended_as_asked(self, run: Run) -> bool:
+        """Whether a degraded run lacks only what its user did not want; a command then ends with 0."""
+        return False
+
     async def deliver(self, engine: Engine, run: Run) -> None:
         """Write what a run has made where its user wants it; called when a command stops driving the run."""
 

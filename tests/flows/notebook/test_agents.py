@@ -6,6 +6,9 @@ import pytest
 
 from detent.adapters.models import openai
 from detent.adapters.models.executor import ModelStepExecutor
+from detent.cli.drive import ending_code
+from detent.cli.options import Options
+from detent.flows.notebook.commands.display import DISPLAY
 from detent.flows.notebook.result import result_of
 from detent.flows.notebook.roles.role import ROLES
 from detent.flows.notebook.run_view import NotebookRun
@@ -66,6 +69,8 @@ class TestEveryRoleAtEveryLevel:
         assert [t.name for t in told[1:]] == NAMES
         assert (modes(told), run.state) == ({"agent"}, "WORKFLOW_COMPLETE")
         assert run.status is (Status.SUCCEEDED if level == "consultant" else Status.DEGRADED)
+        assert ending_code(Options().workspace(), run, DISPLAY) == 0  # not verified: as it was asked for
+        assert ending_code(Options().workspace(), run) == 0
         assert sources(run) == [MEAN, SCORE]
         assert {request.role for request in model.requests} == set(ROLES)
 

@@ -123,7 +123,17 @@ class TestRetries:
     async def test_the_same_failure_twice_escalates_at_once(self, tmp_path):
         model = Model(answers(action_generator=writing(*["final_model = 1.5"] * 9)))
         _, told = await run_of(tmp_path, model)
-        assert iterations(told) == [("take_mean_b1", 1), ("take_mean_b1", 2)]
+        assert iterations(told)[:3] == [("take_mean_b1", 1), ("take_mean_b1", 2), ("score_mean_b1", 1)]
+
+    async def test_the_third_attempt_is_told_what_the_first_two_were(self, tmp_path):
+        """An agent does not see the cells of a dropped attempt."""
+        model = Model(answers(action_generator=writing("# so\nfinal_model = 1 / 0", "final_model = [][1]")))
+        await run_of(tmp_path, model, moves=9)
+        asked = [r for r in model.asked("action_generator") if "effects.current\n" not in r.prompt]
+        told = section(asked[-1].prompt, "BEHAVIOR_FEEDBACK")["what_failed"]
+        assert "different from: attempt 1: `final_model = 1 / 0`; attempt 2: `final_model = [][1]`." in told
+        second = section(asked[-2].prompt, "BEHAVIOR_FEEDBACK")["what_failed"]
+        assert "different from" not in second
 
     async def test_other_values_are_another_failure(self, tmp_path):
         codes = ["final_model = 1.5", "final_model = {1: 1}", "final_model = (1,)"]

@@ -18,6 +18,7 @@ def column(values, name="x"):
         ([1.5, 2.5, 2.5, 4.0], "size", "numeric"),
         ([3, 1, 2, 2], "rooms", "numeric"),
         ([9.1, 9.2, 9.3, 9.7], "latitude", "numeric"),
+        (pd.to_timedelta([90, 7000, 12, None], unit="s"), "ride", "numeric"),
         (["a", "b", "a", None], "zone", "categorical"),
         ([True, False, True, True], "sold", "categorical"),
         ([True, None, False, True], "sold", "categorical"),

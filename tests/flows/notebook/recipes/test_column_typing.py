@@ -121,6 +121,7 @@ class TestKinds:
             ("parts", [[1], [1, 2], [1]], "categorical"),
             ("cost", ["$1", "$20"], "numeric"),
             ("when", ["2020-01-01", "2020-02-01"], "datetime"),
+            ("ride", pd.to_timedelta(np.arange(1, 40) ** 2, unit="s"), "numeric"),  # each differs
         ],
     )
     def test_a_column_is_told_by_its_values_and_name(self, code, name, values, kind):
@@ -156,6 +157,13 @@ class TestNewTables:
         assert new["d"].tolist() == [pd.Timestamp("2020-01-02"), pd.NaT, pd.Timestamp("2021-12-31")]
         assert new["f"].tolist() == pytest.approx([1, 0, NAN], nan_ok=True)
         assert new["z"].tolist()[:2] == ["7", "8"]
+
+    def test_durations_are_seconds_as_parquet_has_them_and_as_text(self, code):
+        spans = pd.Series(pd.to_timedelta([90061, None, -3600.5], unit="s"))
+        for values in (spans, spans.astype(str).where(spans.notna(), None)):
+            read = code["values_of_kind"](values, "numeric")
+            assert read.tolist() == pytest.approx([90061.0, NAN, -3600.5], nan_ok=True)
+        assert code["values_of_kind"](pd.Series(["5", "7"]), "numeric").tolist() == [5.0, 7.0]
 
     def test_columns_that_are_missing_stay_missing(self, code):
         assert list(self.read(code, {"t": ["yes"]}).columns) == ["t"]

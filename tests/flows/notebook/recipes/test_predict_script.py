@@ -129,6 +129,16 @@ class TestRegression:
         assert predictions["prediction"].notna().all()
         assert predictions["prediction"][0] == predictions["prediction"][20]
 
+    def test_dates_that_cannot_be_read_are_told(self, script: Path, capsys) -> None:
+        """They go in as missing; a person who sends another format must hear of it."""
+        new = cars(20, seed=2)
+        predict(script, new)
+        assert capsys.readouterr().err == ""
+        new.loc[:4, "registered"] = "2020-05-17T00:00"
+        new.loc[5, "registered"] = "n/a"
+        predict(script, new)
+        assert "5 of 19 dates in 'registered'" in capsys.readouterr().err
+
     def test_spelling_and_unknown_levels(self, script: Path) -> None:
         new = pd.concat([cars(1, seed=3)] * 3, ignore_index=True)
         new["fuel"] = ["Diesel", " DIESEL ", "Hydrogen"]

@@ -14,6 +14,7 @@ from detent.flows.notebook.finished import metrics_of, scores_of, verdicts_of
 from detent.flows.notebook.history import position
 from detent.flows.notebook.run_view import LOG, NotebookRun
 from detent.flows.notebook.state.document import StateDocument
+from detent.flows.notebook.state.machine import NotebookState
 from detent.kernel.entries import AttemptFailed, Ended, Entry, Moved
 from detent.runtime.plugs import Kind
 
@@ -263,6 +264,11 @@ class NotebookDisplay(Kind):
         lines = NotebookLines(flow.name)
         engine.add_observer(lines)
         return lines
+
+    def ended_as_asked(self, run: Run) -> bool:
+        """With `--no-verify`, a complete run that was not executed again is all that was asked for."""
+        view = NotebookRun(run.data)
+        return position(run).fsm.state is NotebookState.WORKFLOW_COMPLETE and not view.options.verify
 
     async def deliver(self, engine: Engine, run: Run) -> None:
         """Write the notebook to the run's own `--out`, however it stands; at its end the flow has done so."""

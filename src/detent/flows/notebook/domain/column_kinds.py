@@ -65,6 +65,8 @@ def column_facts(series: pd.Series) -> ColumnFacts:
         return ColumnFacts("categorical", distinct, missing)
     if isinstance(series.dtype, pd.CategoricalDtype):
         return ColumnFacts("categorical", distinct, missing)
+    if pd.api.types.is_timedelta64_dtype(series.dtype):
+        return ColumnFacts("numeric", distinct, missing)
     if not pd.api.types.is_numeric_dtype(series.dtype):
         return ColumnFacts("categorical", distinct, missing)
     if not missing and distinct == len(series) and _counts_rows(series, name):

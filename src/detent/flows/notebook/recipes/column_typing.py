@@ -181,6 +181,8 @@ def column_kind(name, values, decimal=".", day_first=False):
         return "datetime", "it is read as dates"
     if is_truth(values):
         return "categorical", "it is true or false"
+    if pd.api.types.is_timedelta64_dtype(values):
+        return "numeric", "it holds durations"
     named_id = bool(ID_WORDS & set(words_of(name)))
     all_differ = distinct == len(present) > 1
     if is_number(present):
@@ -230,6 +232,9 @@ def constant_columns(table, keep=()):
 '''
 
 TYPED_TABLE = r'''
+DURATION_TEXT = r"-?\d+ days?( [-+]?\d\d:\d\d:\d\d(\.\d+)?)?"  # as pandas writes durations
+
+
 def values_of_kind(values, kind, number=None, date=None):
     """The values of a column in the type of its kind."""
     present = values.dropna()
@@ -241,8 +246,13 @@ def values_of_kind(values, kind, number=None, date=None):
         if is_number(values):
             plain = isinstance(values.dtype, np.dtype)  # Int64 and its like become NumPy's types
             return values if plain else values.astype(float)
+        if pd.api.types.is_timedelta64_dtype(values):
+            return values.dt.total_seconds()
         rule = number or {"decimal": ".", "scale": {}}
         texts = present.astype(str)
+        if number is None and texts.str.fullmatch(DURATION_TEXT).all():
+            spans = pd.to_timedelta(texts, errors="coerce").dt.total_seconds()
+            return spans.reindex(values.index).astype(float)
         read = texts.map({text: read_number(text, rule) for text in texts.unique()})
         return read.reindex(values.index).astype(float)
     if kind == "datetime":

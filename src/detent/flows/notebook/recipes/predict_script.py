@@ -187,6 +187,17 @@ def main(arguments):
     plain = [name for name, form in saved["forms"].items() if form == "number" and not is_number(table[name])]
     features = typed_again(table, saved, decimal_of([table[name] for name in plain], separator))
 
+    for name in features.columns:
+        if pd.api.types.is_datetime64_any_dtype(features[name]):
+            told = table[name].notna() & ~table[name].astype(str).str.strip().str.casefold().isin(NO_VALUE)
+            lost = table.loc[told & features[name].isna(), name]
+            if len(lost):
+                print(
+                    f"{path}: {len(lost):,} of {int(told.sum()):,} dates in {name!r} are not written as in the "
+                    f"table that the model knows, such as {str(lost.iloc[0])!r}, and count as missing.",
+                    file=sys.stderr,
+                )
+
     labels = list(model.classes_) if hasattr(model, "predict_proba") else []
     result = pd.DataFrame({"prediction": model.predict(features) if len(features) else []})
     chances = model.predict_proba(features) if labels and len(features) else np.empty((0, len(labels)))

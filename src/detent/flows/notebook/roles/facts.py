@@ -73,6 +73,8 @@ from detent.flows.notebook.verification import check_of
 
 HOLDERS: tuple[Scored, ...] = ("cv_metrics", "test_performance")
 """Variables on whose figures the user's thresholds are judged."""
+LONGEST_CODE = 200
+"""Characters of an attempt's code that its successor is told."""
 MODEL = "final_model"
 """The variable with which the work can go on."""
 
@@ -231,7 +233,7 @@ class MeasuredFacts:
             step=self._step_verdict(run, attempt),
             stage=self._stage_verdict(run, attempt),
         )  # fmt: skip
-        told = feedback(facts, self._quality(run), run.iteration)
+        told = feedback(facts, self._quality(run), run.iteration, _tried(run))
         return replace(facts, feedback=told)
 
     def of_step(self, ctx: StepContext, run: NotebookRun, *, reexecuted: bool | None = None) -> Facts:
@@ -359,7 +361,9 @@ class MeasuredFacts:
     def behavior_reflection(self, run: NotebookRun, facts: Facts, decision: Decision) -> BehaviorReflection:
         """The T5 that the measurement writes."""
         values = variables_of(run.measured, artifacts_to_measure(run))
-        return reflect_on_behavior(run.state, decision, facts, self._quality(run), variables=values)
+        return reflect_on_behavior(
+            run.state, decision, facts, self._quality(run), variables=values, tried=_tried(run)
+        )
 
     def stage_reflection(self, run: NotebookRun, facts: Facts, decision: Decision) -> StageReflection:
         """The T6 that the measurement writes."""
@@ -557,6 +561,22 @@ def _assigned(run: NotebookRun, cells: Sequence[Cell]) -> set[str]:
         name for name in run.document.variables if is_file(name) and earlier
     }  # fmt: skip
     return names | written | standing
+
+
+def _tried(run: NotebookRun) -> list[str]:
+    """The code of each attempt at the current behavior in one short line, imports and comments left out."""
+    attempts: dict[int, list[str]] = {}
+    for cell in run.cells:
+        if cell.is_code and cell.behavior == run.behavior.behavior_id:
+            lines = (line.strip() for line in cell.source.splitlines())
+            attempts.setdefault(cell.iteration or 1, []).extend(
+                line for line in lines if line and not line.startswith(("#", "import ", "from "))
+            )
+    return [
+        f"attempt {number}: `{code[:LONGEST_CODE]}{'…' if len(code) > LONGEST_CODE else ''}`"
+        for number, lines in attempts.items()
+        if (code := " / ".join(lines).replace("`", "'"))
+    ]
 
 
 def _names(cells: Sequence[Cell]) -> set[str]:

@@ -90,7 +90,8 @@ _ANY_WORDS = re.compile("tunacode", re.IGNORECASE)
 _LINE = re.compile(rf"^{BLANKS}(?P<words>{MARKER})(?P<rest>[^\n]*+)", re.IGNORECASE | re.MULTILINE)
 _OLD_LINE = re.compile(rf"{BLANKS}{OLD_MARKER}{BLANKS}$", re.IGNORECASE | re.MULTILINE)
 _SHOWN_BEHIND = re.compile(
-    r"[^\n:]*?:\d+:|[^\n]*?-\d+-|[^\s:]++:(?=\S)|(?:file|folder|link|other)[ ]+(?:-|\d+)[ ]|[ ]*\d+[\t|:]|[-+>|][ ]?"
+    r"[^\n:]*?:\d+:|[^\n]*?-\d+-|[^\s:]++:(?=\S)|(?:file|folder|link|other)[ ]+(?:-|\d+)[ ]"
+    r"|[ ]*\d+[\t|:]|[-+>|][ ]?"
 )
 """What stands before a line that grep, list_dir, a listing with numbers or a diff shows."""
 _COLOURS = re.compile(r"\x1b\[[0-9;:]*+[mK]")

@@ -323,6 +323,14 @@ class TestRefusals:
         assert (got.text, got.finish) == (content or "", "filter")
         assert got.usage.input_tokens == 100
 
+    @BOTH
+    @pytest.mark.parametrize("reason", ["error", "network_error", "Abort", "insufficient_system_resource"])
+    async def test_what_the_server_could_not_finish_is_no_reply(self, way, reason):
+        """Its text may look whole, and say that all is done."""
+        with pytest.raises(ExecutorError, match="broke off") as refused:
+            await asked(way({"content": "All is done."}, finish=reason), heard=Heard())
+        assert refused.value.transient
+
     async def test_a_filter_that_leaves_no_message_at_all(self):
         body = chat("x")
         body["choices"][0] = {"index": 0, "finish_reason": "content_filter", "content_filter_results": {}}

@@ -22,6 +22,10 @@ _FINISHES: dict[str, Finish] = {
     "stop": "stop", "length": "length", "max_tokens": "length", "model_length": "length",
     "tool_calls": "tool", "function_call": "tool", "content_filter": "filter", "refusal": "filter",
 }  # fmt: skip
+_BROKEN = frozenset({
+    "error", "network_error", "server_error", "abort", "aborted", "cancelled", "insufficient_system_resource",
+})  # fmt: skip
+"""Reasons why servers end what is no whole answer, in small letters."""
 _LEGACY = "function_call"
 
 
@@ -142,6 +146,11 @@ class ChatCompletion:
         if self._refused:
             return "filter"
         return _FINISHES.get((self.reason or "stop").lower(), "other")
+
+    @property
+    def broke_off(self) -> bool:
+        """Whether the server itself says that it could not finish."""
+        return (self.reason or "").lower() in _BROKEN
 
     @property
     def text(self) -> str:

@@ -401,7 +401,7 @@ class OpenAIModel:
             for text, kind in texts:
                 await on_text(text, kind)
         if not partial.done and partial.reason is None:
-            raise ExecutorError(f"{self._server} broke off in the middle of its answer.", transient=True)
+            raise self._broken_off()
         if not partial.chosen:
             raise self._silence()
         return self._answer(partial, request, names)
@@ -409,12 +409,17 @@ class OpenAIModel:
     def _garbage(self, size: int) -> ExecutorError:
         return ExecutorError(f"{self._server} sent something that is no chat completion ({size} bytes).")
 
+    def _broken_off(self) -> ExecutorError:
+        return ExecutorError(f"{self._server} broke off in the middle of its answer.", transient=True)
+
     def _silence(self) -> ExecutorError:
         return ExecutorError(f"{self._server} sent a chat completion without an answer.", transient=True)
 
     def _answer(
         self, partial: ChatCompletion, request: ModelRequest, names: http_common.WireNames
     ) -> ModelAnswer:
+        if partial.broke_off:
+            raise self._broken_off()
         model_id = partial.model_id if isinstance(partial.model_id, str) else None
         usage = self._usage(partial.usage, request.model_id or self.model_id, model_id)
         calls = tuple(

@@ -619,6 +619,8 @@ def _refusal(response: ModelResponse) -> str:
 
 def _unfinished(response: ModelResponse, served: Served) -> bool:
     """Whether a provider's answer lacks its end: each says why it stopped, unless it was cut off."""
+    if response.finish_reason == "error":
+        return True
     if served.provider is None or response.finish_reason is not None:
         return False
     return not (response.provider_details or {}).get("finish_reason")

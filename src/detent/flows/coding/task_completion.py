@@ -90,9 +90,11 @@ _ANY_WORDS = re.compile("tunacode", re.IGNORECASE)
 _LINE = re.compile(rf"^{BLANKS}(?P<words>{MARKER})(?P<rest>[^\n]*+)", re.IGNORECASE | re.MULTILINE)
 _OLD_LINE = re.compile(rf"{BLANKS}{OLD_MARKER}{BLANKS}$", re.IGNORECASE | re.MULTILINE)
 _SHOWN_BEHIND = re.compile(
-    r"[^\n:]*?:\d+:|[^\n]*?-\d+-|(?:file|folder|link|other)[ ]+(?:-|\d+)[ ]|[ ]*\d+[\t|:]|[-+>|][ ]?"
+    r"[^\n:]*?:\d+:|[^\n]*?-\d+-|[^\s:]++:(?=\S)|(?:file|folder|link|other)[ ]+(?:-|\d+)[ ]"
+    r"|[ ]*\d+[\t|:]|[-+>|][ ]?"
 )
 """What stands before a line that grep, list_dir, a listing with numbers or a diff shows."""
+_COLOURS = re.compile(r"\x1b\[[0-9;:]*+[mK]")
 _NOT_BLANK = re.compile(r"\S")
 _LIKE_MARKER = re.compile(
     rf"(?P<at_start>^{BLANKS})?(?P<words>(?P<exact>{MARKER})|(?P<old>{OLD_MARKER})"
@@ -214,8 +216,8 @@ def _echoes(text: str, markers: Sequence[_Marker], tool_lines: Collection[str]) 
 
 
 def _lines(result: str) -> list[str]:
-    """The lines of a result; those of a text within JSON, too."""
-    return result.replace("\\n", "\n").split("\n")
+    """The lines of a result, without colours; those of a text within JSON, too."""
+    return _COLOURS.sub("", result).replace("\\n", "\n").split("\n")
 
 
 def _forms(line: str) -> set[str]:

@@ -7,6 +7,7 @@ import pytest
 from detent.adapters.jupyter.cell_result import VariableInfo
 from detent.flows.notebook.measuring.criteria import parse_criterion
 from detent.flows.notebook.measuring.variables import (
+    NO_PRODUCER,
     Producer,
     Production,
     VariableFacts,
@@ -183,26 +184,11 @@ class TestGaps:
     @pytest.mark.parametrize(
         ("fields", "how"),
         [
-            ({}, "ask"),
+            ({}, NO_PRODUCER),
             ({"producers": {"tuned": Producer("zero", "tune")}}, "backtrack:tune"),
-            ({"derivations": {"tuned": "frame + 1"}}, "derive:frame + 1"),
-            (
-                {"producers": {"tuned": Producer("zero", "tune")}, "derivations": {"tuned": "frame + 1"}},
-                "derive:frame + 1",
-            ),
         ],
     )
     def test_each_gap_says_how_to_close_it(self, fields, how):
         facts = facts_of(planned(step("load", "frame")), **fields)
         (gap,) = manage_variables(facts, find_gaps(facts)).gaps
         assert (gap.name, gap.needed_for, gap.urgency, gap.how_to_obtain) == ("tuned", "two", "critical", how)
-
-    def test_what_is_too_weak_is_made_again_and_not_derived(self):
-        facts = facts_of(
-            planned(step("load", "frame"), variables=("frame", "tuned", "model")),
-            weak=("model",),
-            producers={"model": Producer("zero", "fit")},
-            derivations={"model": "frame"},
-        )
-        (gap,) = manage_variables(facts, find_gaps(facts)).gaps
-        assert gap.how_to_obtain == "backtrack:fit"

@@ -55,6 +55,13 @@ class TestTypes:
         assert book["df_typed"]["active"].tolist() == [1.0, 0.0] * 80
         assert book["df_typed"]["churn"].dtype == bool
 
+    def test_durations_are_numbers(self, tmp_path):
+        """As Parquet has them: each differs, and none is a category or names its row."""
+        book = cleaned(tmp_path, tables.houses(), "Predict price")
+        spans = pd.Series(pd.to_timedelta(range(40), unit="h"))
+        assert book["column_rule"]("ride", spans) == ("numeric", None, None)
+        assert book["target_rule"](spans) == ("numeric", None, None)
+
     def test_the_raw_table_is_untouched_and_rows_keep_their_index(self, tmp_path):
         table = tables.houses()
         table.loc[:4, "price"] = np.nan

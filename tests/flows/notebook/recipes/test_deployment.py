@@ -71,6 +71,17 @@ class TestModelCard:
         finally:
             del houses.names["criteria_missed"]
 
+    def test_rows_further_ahead_in_time_are_not_what_the_score_is_about(self, houses):
+        kept = houses["evaluation_framework"]
+        houses.names["evaluation_framework"] = {**kept, "split": {"kind": "time", "column": "built"}}
+        try:
+            houses.cook("deployment_support")
+            assert "holds for such rows only" in houses["model_card"]
+        finally:
+            houses.names["evaluation_framework"] = kept
+        houses.cook("deployment_support")
+        assert "holds for such rows only" not in houses["model_card"]
+
     def test_a_second_look_at_the_hold_out_is_said(self, houses):
         houses.names["holdout_looks"] = 2
         try:

@@ -73,6 +73,7 @@ class TestHardTables:
         table["y"] = np.where(table["a"] + rng.normal(0, 0.4, 60) > 0, 7.5, 5.25)
         table.loc[::7, ["a", "b"]] = None
         notebook = cooked(tmp_path, table, "y", split=("time", "when"), dates=["when"])
+        assert "holds for such rows only" in notebook.texts["holdout_evaluation"]
         assert notebook["X_train"]["when"].max() < notebook["X_test"]["when"].min()
         assert notebook["business_impact_report"]["beats_baseline"]
         assert "scored_rows" in notebook["temporal_validation_report"]

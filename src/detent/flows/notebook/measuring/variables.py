@@ -98,6 +98,9 @@ class Producer(NamedTuple):
     step_id: str
 
 
+NO_PRODUCER = "no step is known to produce it"
+
+
 @dataclass(frozen=True, slots=True)
 class VariableFacts:
     """What variable management looks at, after a step is closed."""
@@ -112,8 +115,6 @@ class VariableFacts:
     """All criteria so far."""
     producers: Mapping[str, Producer] = field(default_factory=dict)
     """Of the catalogue and of the steps planned so far."""
-    derivations: Mapping[str, str] = field(default_factory=dict)
-    """Names that an expression over present variables gives."""
     replacements: Mapping[str, str] = field(default_factory=dict)
     """Names that another one has taken the place of."""
     weak: Collection[str] = ()
@@ -212,9 +213,7 @@ def _gap(facts: VariableFacts, name: str, needed_for: str, critical: bool) -> Ga
 
 
 def how_to_obtain(facts: VariableFacts, gap: GapFact) -> str:
-    """`derive:<expression>`, `backtrack:<step_id>` or `ask`."""
-    if not gap.weak and gap.name in facts.derivations:
-        return f"derive:{facts.derivations[gap.name]}"
+    """`backtrack:<step_id>`, or that no step is known to produce it: then a critical gap ends the run."""
     if gap.producer_step is not None:
         return f"backtrack:{gap.producer_step}"
-    return "ask"
+    return NO_PRODUCER

@@ -264,7 +264,7 @@ class Gap:
     needed_for: str
     urgency: Literal["critical", "important"]
     how_to_obtain: str
-    """`backtrack:<step_id>`, `derive:<expression>` or `ask`; an agent may write prose."""
+    """`backtrack:<step_id>`, or words."""
 
 
 @dataclass(frozen=True, slots=True)

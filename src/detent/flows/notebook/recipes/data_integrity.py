@@ -63,12 +63,9 @@ def target_rule(values):
             None,
             None,
         )
-    rule = (
-        None
-        if is_number(values) or is_truth(values)
-        else number_rule(values.dropna(), DECIMAL, share=0.8)
-    )
-    if rule is None and not is_number(values) and not is_truth(values):
+    plain = is_number(values) or is_truth(values) or pd.api.types.is_timedelta64_dtype(values)
+    rule = None if plain else number_rule(values.dropna(), DECIMAL, share=0.8)
+    if rule is None and not plain:
         raise ValueError(f"The target {target_column!r} holds texts that are no numbers.")
     return "numeric", rule, None
 
@@ -79,7 +76,7 @@ def column_rule(name, values):
         return target_rule(values)
     kind, _ = column_kind(name, values, DECIMAL, DAY_FIRST)
     present = values.dropna()
-    if is_truth(values):
+    if is_truth(values) or pd.api.types.is_timedelta64_dtype(values):  # durations become seconds
         return "numeric", None, None
     if is_number(values):
         if name in known_dates and len(present) and present.between(1800_01_01, 2200_12_31).all():

@@ -76,7 +76,7 @@ implementation_guide = "\n".join(
         "",
         "**When not to use it:** for rows unlike those it was trained on, such as "
         + {
-            "time": "a time long after the last training row",
+            "time": "a time further ahead than the held-out rows, for which the score says nothing",
             "group": "groups of another kind",
         }.get(
             measured("evaluation_framework", "split", "kind"), "other places, times or populations"
@@ -156,7 +156,9 @@ def limitations():
     column = code_name(measured("evaluation_framework", "split", "column"))
     tested = {
         "group": f"other groups of the same table ({column}); groups of another kind may differ",
-        "time": f"the latest rows by {column}; what changes after them is unknown to it",
+        "time": f"the latest rows by {column}, which come right after those it learned from: the score "
+        "holds for such rows only. For rows further ahead the error can be much larger, above all where the "
+        "target rises or falls over time; train again before",
     }
     usual = (
         "rows drawn from the same table; rows from other times, places or populations may differ"

@@ -137,6 +137,12 @@ _HOLDOUT_RESULT = r"""
         )
         for limit in problem_thresholds
     )
+    + (
+        "\n\nThe held-out rows come right after the training rows in time. **The score holds for such rows "
+        "only**; further ahead the error can be much larger."
+        if evaluation_framework["split"]["kind"] == "time"
+        else ""
+    )
     + ("" if holdout_looks == 1 else "\n\nThis is the second look at the hold-out; there is no third.")
 )
 """

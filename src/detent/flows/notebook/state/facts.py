@@ -126,7 +126,7 @@ class Facts:
     step: Verdict = Verdict()
     stage: Verdict = Verdict()
     gaps: tuple[GapFact, ...] = ()
-    """Gaps that neither a derivation nor an answer has closed."""
+    """Variables that are needed and missing, or too weak."""
     revision_offered: bool = False
     """A revision of the stage is offered that differs from what was tried."""
     reexecuted: bool | None = None

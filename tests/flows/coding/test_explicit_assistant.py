@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detent.flows.coding.explicit_assistant import CANNOT, added_results, next_reply, only_reads
+from detent.flows.coding.explicit_assistant import CANNOT, added_results, next_reply
 from detent.flows.coding.grammar import parse_request
 from detent.flows.coding.reply import AssistantReply, CodingCall, ToolResult
 from detent.flows.coding.request_data import RequestData
@@ -354,13 +354,6 @@ def _counts(reply: AssistantReply, results: list[ToolResult]) -> None:
     assert judged.completion.line_no == 1
     assert reply.text == f"TUNACODE DONE: {judged.completion.summary}"
     assert "\n" not in reply.text
-
-
-def test_requests_that_only_read_are_told_from_those_that_act() -> None:
-    for prompt in ("show x", "list; find x; grep y", "help"):
-        assert only_reads(prompt)
-    for prompt in ("replace a with b in x", "show x then replace a with b in x", "run tests", "fix it", ""):
-        assert not only_reads(prompt)
 
 
 # -- on a real folder ---------------------------------------------------------------------------------------

@@ -95,12 +95,15 @@ async def test_a_check_that_was_made_to_pass_is_named_as_such(tmp_path: Path):
     """Whether by a file tool or by a command; a script that the check does not run is none of it."""
     (tmp_path / "Makefile").write_text("test:\n\tfalse\n")
     edit = ("update_file", {"filepath": "Makefile", "target": "false", "patch": "true"})
+    other = ("write_file", {"filepath": "a.py", "content": "x = 1\n", "overwrite": True})
     by_command = ("bash", {"command": "printf 'test:\\n\\ttrue\\n' > Makefile; echo x > other.sh"})
     for call in (edit, by_command):
         (tmp_path / "Makefile").write_text("test:\n\tfalse\n")
-        async with Desk(tmp_path, ScriptedModel([says("", call), DONE])) as desk:
+        (tmp_path / "a.py").unlink(missing_ok=True)
+        async with Desk(tmp_path, ScriptedModel([says("", call, other), DONE])) as desk:
             result = await desk.ask("make it pass", RequestOptions(yes=True, done_when="make test"))
         assert (result.checked, result.tests_edited) == ("passed", ("Makefile",))
+        assert "a.py" in result.files_changed
 
 
 @pytest.mark.parametrize("check", ["test -e tests/test_a.py", None])

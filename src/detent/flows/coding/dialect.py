@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 Offered = Callable[[Mapping[str, Any]], Sequence[AgentTool]]
 """The tools that a request's assistant is offered, from the step's inputs."""
-EMPTY = "(nothing)"
 
 
 class CodingDialect(Dialect):

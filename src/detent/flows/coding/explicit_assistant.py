@@ -80,12 +80,6 @@ def added_results(prompt: str, results: Sequence[ToolResult]) -> str:
     return "\n\n".join(f"--- {title} ---\n{content}" for title, content in parts)
 
 
-def only_reads(prompt: str) -> bool:
-    """True for a request that is understood and neither changes a file nor runs a command."""
-    steps = parse_request(prompt)
-    return steps is not None and not any(isinstance(step, Replace | RunTests) for step in steps)
-
-
 # -- the steps and their results ----------------------------------------------------------------------------
 
 

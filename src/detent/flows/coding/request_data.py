@@ -98,7 +98,7 @@ class RequestData:
 
     @property
     def tests_changed(self) -> list[str]:
-        """Files of tests that commands changed."""
+        """Files of tests, and others that the check runs, that commands changed."""
         return list(self._data.get("tests_changed") or ())
 
     @property

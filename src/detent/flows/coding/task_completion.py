@@ -267,7 +267,5 @@ def _reason(words: re.Match[str], part: Enclosed | None) -> tuple[int, str] | No
     if words["old"]:
         return 3, f"{OLD_MARKER} counts only alone on the first line"
     if words["exact"]:
-        return (
-            (0, "it repeats a line of a tool result") if at_start else (2, "its line does not start with it")
-        )
+        return (0, ECHO) if at_start else (2, "its line does not start with it")
     return 1 if at_start else 3, f"it is not spelled {MARKER} with one space and a colon"

@@ -91,7 +91,7 @@ class Progress:
     command_seconds: float = 0.0
     """Time that commands of this reply took, as their receipts say."""
     tests_changed: list[str] = field(default_factory=list)
-    """Files of tests that commands changed."""
+    """Files of tests, and others that the check runs, that commands changed."""
     further_effects: list[str] = field(default_factory=list)
     """Tools besides the flow's own whose effects were performed."""
     repeated: dict[str, Any] | None = None

@@ -188,10 +188,6 @@ _WORDS = {
 }  # fmt: skip
 
 
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, Verbatim) and isfinite(float(value))
-
-
 def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 

@@ -27,7 +27,6 @@ LONGEST_RESULT = 20_000
 PURGED = "(purged)"
 """In place of a text that the store does not keep any more."""
 CHECKED = ("passed", "skipped")
-TODO_FIELDS = ("id", "content", "status", "priority")
 
 _COMPARED = (
     "session_id", "workspace", "state", "is_complete", "completion", "outcome", "outcome_reason", "checked",

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 LATEST = "session "
 """Behind it stands the session's id, in the key by which one request of a session is open at a time."""
 DELETED = "deleted session "
-PRECISION = 0.001
-"""Seconds to which a file says when it was written."""
 
 
 async def sessions_in(store: Store) -> Mapping[str, str]:

@@ -352,7 +352,8 @@ class Run:
         self.takeovers = 0
         self.visit_seconds += body.duration
         told = {"told": True} if body.how == "told" else {}
-        self._round_over(body.key, {"receipt": copied(body.receipt), **told})
+        # Who drives the run later may want to know that the receipt is from before.
+        self._round_over(body.key, {"receipt": copied(body.receipt), "epoch": self.epoch, **told})
 
     def _round_over(self, key: str, settled: dict[str, Any]) -> None:
         """Keep how an effect was settled, if its step goes on; the last one ends the round."""

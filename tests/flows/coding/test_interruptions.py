@@ -97,6 +97,48 @@ def _all() -> Any:
     return RunQuery(flow="coding")
 
 
+CHECK = "echo run >> checks; until test -e go; do sleep 0.02; done; test -e good"
+
+
+class TestInterruptedChecks:
+    """A check that passes while its request is put down tells nothing of the files at its end."""
+
+    @pytest.mark.parametrize("good", [False, True])
+    @pytest.mark.parametrize("elsewhere", [False, True])
+    async def test_a_result_from_before_the_interruption_does_not_end_the_request(
+        self, tmp_path, elsewhere, good
+    ):
+        store = tmp_path / "detent.db"
+        workspace = tmp_path / "work"
+        workspace.mkdir()
+        (workspace / "good").touch()
+        settings = {"done_when": {"command": CHECK, "when": "always"}}
+        desk = Desk(workspace, ScriptedModel([DONE], repeats=True), settings, store=SQLiteStore(store))
+        async with desk:
+            run_id = (await desk.start("do it", YES)).run_id
+            while not (workspace / "checks").exists():
+                await asyncio.sleep(0.01)
+            stopping = asyncio.create_task(desk.engine.interrupt(run_id))
+            await asyncio.sleep(0)
+            (workspace / "go").touch()
+            await stopping
+            assert not (await desk.engine.get(run_id)).status.is_end
+            if not good:
+                (workspace / "good").unlink()
+            if not elsewhere:
+                assert await self.end_of(desk, run_id) is good
+        if elsewhere:
+            model = ScriptedModel([DONE], repeats=True)
+            async with Desk(workspace, model, settings, store=SQLiteStore(store)) as desk:
+                assert await self.end_of(desk, run_id) is good
+        assert (workspace / "checks").read_text().count("run") >= 2
+
+    async def end_of(self, desk: Desk, run_id: str) -> bool:
+        await desk.engine.resume(run_id)
+        await desk.engine.finish(run_id)
+        return (await desk.result(run_id)).done
+
+
 class TestInterrupts:
     async def test_an_interrupted_request_goes_on(self, tmp_path):
         (tmp_path / "calc.py").write_text(BROKEN)

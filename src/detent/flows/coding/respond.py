@@ -149,8 +149,8 @@ class Respond:
             return Checked("failed", "timeout", NO_TIME)
         within: dict[str, Any] = {"timeout": left} if left < DEFAULT_TIMEOUT else {}
         try:
-            receipt = await ctx.perform(
-                CHECK, confirm=None, workspace=data.workspace, command=options.done_when, **within
+            receipt = await self._fresh(
+                ctx, confirm=None, workspace=data.workspace, command=options.done_when, **within
             )
         except ToolError as error:
             return Checked("failed", error.code, error.message)
@@ -160,6 +160,19 @@ class Respond:
         return Checked(
             "failed", receipt.get("error") if code is None else code, str(receipt.get("content", ""))
         )
+
+    @staticmethod
+    async def _fresh(ctx: StepContext, **args: Any) -> Mapping[str, Any]:
+        """The result of the check, run by whoever drives the request now.
+
+        One from before an interruption tells nothing of the files as they are now, so the check is run again.
+        """
+        receipt: Mapping[str, Any] = await ctx.perform(CHECK, **args)
+        repeats = 0
+        while ctx.last_settled.get("epoch") != ctx.run.epoch:
+            repeats += 1
+            receipt = await ctx.perform(CHECK, effect_key=f"again {repeats}", **args)
+        return receipt
 
     # -- ends -----------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from detent.flows.notebook.domain.problem import ProblemReading
 from detent.flows.notebook.domain.problem_reader import read_problem
-from detent.flows.notebook.recipes.data_catalogue import RECIPES
+from detent.flows.notebook.recipes.data_catalogue import RECIPES as RECIPES
 from detent.flows.notebook.recipes.definitions import with_definitions
 from detent.flows.notebook.recipes.recipe import Kitchen, Recipe
 

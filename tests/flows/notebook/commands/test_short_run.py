@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
+import subprocess
+import sys
 from typing import Any
 
 import nbformat
@@ -85,6 +88,14 @@ class TestRunning:
         assert "Not finished" in notebook.cells[0].source
         assert any(cell.cell_type == "code" and cell.outputs for cell in notebook.cells)
         assert "Not finished" in (here.folder / "res_files" / "notebook.html").read_text()
+
+    def test_the_delivered_notebook_opens_its_data_in_another_folder(self, here, tmp_path):
+        """N-109: `res.ipynb` and `res_files` are all that is copied."""
+        shutil.copy(here.folder / "res.ipynb", tmp_path)
+        shutil.copytree(here.folder / "res_files", tmp_path / "res_files")
+        cells = nbformat.read(tmp_path / "res.ipynb", as_version=4).cells
+        code = next(cell.source for cell in cells if cell.cell_type == "code")
+        subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)
 
     def test_its_work_folder_is_named_after_it(self, here):
         assert [path.name for path in (here.folder / ".detent/notebooks").iterdir()] == ["short%2Fone"]

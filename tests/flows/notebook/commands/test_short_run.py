@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -285,6 +290,30 @@ class TestExecutingAgain:
             data.write_bytes(kept)
         assert (again.code, again.json["passed"]) == (1, False)
 
+    @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="shows no folders of processes")
+    def test_one_that_is_stopped_closes_its_kernel(self, here):
+        with tempfile.TemporaryDirectory() as place, subprocess.Popen(
+            [sys.executable, "-m", "detent", "notebook", "verify", ID],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=here.folder,
+            env={**os.environ, "TMPDIR": place, "PYTHONUNBUFFERED": "1"},
+        ) as program:  # fmt: skip
+            while not works_in(place):
+                assert program.poll() is None, program.communicate()
+            program.send_signal(signal.SIGTERM)
+            printed, _ = program.communicate(timeout=60)
+            assert not works_in(place)
+        assert program.returncode == 130, printed
+        assert "from top to bottom" in printed
+
+
+def works_in(place: str) -> bool:
+    """Whether a process, such as a kernel, works below a folder."""
+    for folder in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            if str(folder.readlink()).startswith(place):
+                return True
+    return False
+
 
 def test_a_run_is_resumed_cancelled_and_purged(project: Project):
     one = ("notebook", "show", "one")
@@ -293,8 +322,11 @@ def test_a_run_is_resumed_cancelled_and_purged(project: Project):
         == 0
     )
 
+    assert project.detent("notebook", "verify", "one").code == 2  # it is only planned
+
     resumed = project.detent("notebook", "resume", "one", "--until", "BEHAVIOR_RUNNING")
     assert resumed.code == 0
+    assert "regression of price" in resumed.out
     assert "BEHAVIOR_RUNNING" in resumed.out
     states = sorted(path.name for path in (project.folder / "trace/states").iterdir())
     assert states[-1] == "0003_START_BEHAVIOR.json"

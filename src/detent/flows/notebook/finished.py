@@ -66,7 +66,7 @@ class ThresholdVerdict(NamedTuple):
     threshold: str
     met: bool
     measured: str
-    """The score, and by how much it falls short; or why there is none."""
+    """The score, and by how much it misses it; or why there is none."""
 
 
 def verdicts_of(view: NotebookRun) -> list[ThresholdVerdict]:
@@ -83,10 +83,12 @@ def verdicts_of(view: NotebookRun) -> list[ThresholdVerdict]:
 
 def _measured(text: str, score: str, met: bool) -> str:
     try:
-        short = abs(float(score) - thresholds_in([text])[0].value)
+        threshold = thresholds_in([text])[0]
+        off = float(score) - threshold.value
     except (ValueError, IndexError):  # it could not be computed, or the limit is the baseline's score
         return score
-    return f"{float(score):,.4g}" + ("" if met else f", short by {short:,.3g}")
+    missed = "over" if threshold.comparison.startswith("<") else "short"
+    return f"{float(score):,.4g}" + ("" if met else f", {missed} by {abs(off):,.3g}")
 
 
 def _shown(metrics: Metrics, view: NotebookRun) -> dict[str, Any]:

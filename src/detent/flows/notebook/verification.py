@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 VERIFY = "notebook.verify"
 """The query that executes a run's notebook again."""
+EXECUTING_AGAIN = "executing the notebook again from top to bottom"
+"""What is shown meanwhile; it takes as long as all cells together."""
 FOLDER = ".detent/verified"
 """Folder below the work folder in which outputs wait until the journal has taken them."""
 

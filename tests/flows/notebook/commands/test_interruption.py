@@ -50,6 +50,8 @@ def test_ctrl_c_in_a_cell_closes_the_kernel_and_leaves_a_run_that_goes_on(projec
         busy = project.detent("notebook", "resume", "held", "-q")
         assert busy.code != 0
         assert "held" in busy.err
+        stopping = project.detent("notebook", "resume", "held", "-q", "--transitions", "1")
+        assert (stopping.code, stopping.err) == (busy.code, busy.err)
         program.send_signal(signal.SIGINT)
         (work / "go").touch()
         printed, _ = program.communicate(timeout=60)

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -85,6 +93,14 @@ class TestRunning:
         assert "Not finished" in notebook.cells[0].source
         assert any(cell.cell_type == "code" and cell.outputs for cell in notebook.cells)
         assert "Not finished" in (here.folder / "res_files" / "notebook.html").read_text()
+
+    def test_the_delivered_notebook_opens_its_data_in_another_folder(self, here, tmp_path):
+        """N-109: `res.ipynb` and `res_files` are all that is copied."""
+        shutil.copy(here.folder / "res.ipynb", tmp_path)
+        shutil.copytree(here.folder / "res_files", tmp_path / "res_files")
+        cells = nbformat.read(tmp_path / "res.ipynb", as_version=4).cells
+        code = next(cell.source for cell in cells if cell.cell_type == "code")
+        subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)
 
     def test_its_work_folder_is_named_after_it(self, here):
         assert [path.name for path in (here.folder / ".detent/notebooks").iterdir()] == ["short%2Fone"]
@@ -274,6 +290,30 @@ class TestExecutingAgain:
             data.write_bytes(kept)
         assert (again.code, again.json["passed"]) == (1, False)
 
+    @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="shows no folders of processes")
+    def test_one_that_is_stopped_closes_its_kernel(self, here):
+        with tempfile.TemporaryDirectory() as place, subprocess.Popen(
+            [sys.executable, "-m", "detent", "notebook", "verify", ID],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=here.folder,
+            env={**os.environ, "TMPDIR": place, "PYTHONUNBUFFERED": "1"},
+        ) as program:  # fmt: skip
+            while not works_in(place):
+                assert program.poll() is None, program.communicate()
+            program.send_signal(signal.SIGTERM)
+            printed, _ = program.communicate(timeout=60)
+            assert not works_in(place)
+        assert program.returncode == 130, printed
+        assert "from top to bottom" in printed
+
+
+def works_in(place: str) -> bool:
+    """Whether a process, such as a kernel, works below a folder."""
+    for folder in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            if str(folder.readlink()).startswith(place):
+                return True
+    return False
+
 
 def test_a_run_is_resumed_cancelled_and_purged(project: Project):
     one = ("notebook", "show", "one")
@@ -282,8 +322,11 @@ def test_a_run_is_resumed_cancelled_and_purged(project: Project):
         == 0
     )
 
+    assert project.detent("notebook", "verify", "one").code == 2  # it is only planned
+
     resumed = project.detent("notebook", "resume", "one", "--until", "BEHAVIOR_RUNNING")
     assert resumed.code == 0
+    assert "regression of price" in resumed.out
     assert "BEHAVIOR_RUNNING" in resumed.out
     states = sorted(path.name for path in (project.folder / "trace/states").iterdir())
     assert states[-1] == "0003_START_BEHAVIOR.json"

@@ -147,7 +147,7 @@ def test_a_thousand_columns_that_may_all_name_groups_are_read(tmp_path):
 )
 def test_letters_of_another_alphabet_are_told(tmp_path, encoding, name, level, is_told):
     file = tmp_path / "table.csv"
-    lines = [f"{name},x,z", *(f"{level},{row % 7},{row / 3:.2f}" for row in range(30))]
+    lines = [f"{name},x,z", *(f'"{level}",{row % 7},{row / 3:.2f}' for row in range(30))]
     file.write_bytes("\n".join(lines).encode(encoding))
     warnings = [warning for warning in read_problem("Predict z", [file]).warnings if "UTF-8" in warning]
     assert len(warnings) == is_told

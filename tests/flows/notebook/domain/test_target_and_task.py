@@ -163,6 +163,31 @@ class TestUnclearTargets:
         assert (choice.column, task) == ("weight", "regression")
         assert choice.warning is not None
 
+    @pytest.mark.parametrize(
+        "problem",
+        ["Predict price", "Estimate the price of a parcel", "predict Hight; R2 > 0.5", "Classify the colour"],
+    )
+    def test_what_is_named_and_no_column_is_asked_for_and_not_replaced(self, problem):
+        with pytest.raises(TargetUnclear) as caught:
+            read(problem, made_table(PLAIN))
+        assert set(caught.value.candidates) <= {"height", "width", "weight"}
+        assert caught.value.candidates
+
+    @pytest.mark.parametrize(
+        "problem",
+        ["Predict the last column", "Predict as well as you can", "Predict; R2 > 0.5", "A predictive model",
+         "Predict it well, RMSE < 2", "A good model for new rows"],
+    )  # fmt: skip
+    def test_a_verb_without_an_object_names_nothing(self, problem):
+        choice, _ = read(problem, made_table(PLAIN))
+        assert choice.column == "weight"
+        assert "last" in (choice.warning or "")
+
+    def test_a_column_named_target_is_taken_and_told(self):
+        choice, _ = read("Predict the price", made_table("a:num target:num b:num"))
+        assert choice.column == "target"
+        assert "price" in (choice.warning or "")
+
     @pytest.mark.parametrize("limit", ["R2 at least 0.8", "RMSE < 2", "R² > 0.85, MAE below 2"])
     def test_the_figures_of_a_limit_name_no_column(self, limit):
         choice, _ = read(f"See how it behaves, {limit}", made_table("SF.2:num R.8:num a.85:num last:num"))

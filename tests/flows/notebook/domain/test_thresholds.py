@@ -196,6 +196,17 @@ def test_a_number_that_is_about_something_else_is_no_threshold(problem):
         ("classify with an error below 5%", "error below 5%"),
         ("loss below 0.3", "loss below 0.3"),
         ("R2 between 0.8 and 0.9", "'R2'"),
+        ("accuracy > 90", "90 %"),
+        ("MAPE below 5", "5 %"),
+        ("use 2 accuracy metrics", "'2 accuracy'"),
+        # A bound without a metric, and one that is no number.
+        ("Predict price with an error less than 10%", "'error less than 10%'"),
+        ("Predict price, right within 5 minutes", "within 5 minutes'"),
+        ("At least 90 percent of them right", "'At least 90 percent"),
+        ("MAE < four", "bound in 'MAE < four'"),
+        ("MAE < -5", "bound in 'MAE < -5'"),
+        ("accuracy above 0.9x, please", "bound in 'accuracy above 0.9x'"),
+        ("R2 of at least ninety percent", "bound in 'R2 of at least ninety'"),
     ],
 )
 def test_what_is_not_read_is_reported(problem, named):
@@ -226,6 +237,32 @@ def test_a_column_named_like_a_metric_is_reported_when_a_number_is_compared_with
 def test_a_threshold_against_the_nature_of_its_metric_is_refused(problem):
     with pytest.raises(ProblemError):
         read_thresholds(problem)
+
+
+@pytest.mark.parametrize(
+    "problem", ["R2 > 1.5", "R2 of 1.5", "at least 9 AUC", "F1: 2", "accuracy must exceed 9.9"]
+)
+def test_a_threshold_out_of_reach_is_refused_and_not_read_as_a_small_percentage(problem):
+    with pytest.raises(ProblemError, match="percentage"):
+        read_thresholds(problem)
+
+
+@pytest.mark.parametrize(
+    ("problem", "value"),
+    [("R2 > 10", 0.1), ("accuracy > 9%", 0.09), ("R2 >= 1", 1.0), ("accuracy > 0.9", 0.9)],
+)
+def test_a_number_without_a_sign_is_a_percentage_from_10(problem, value):
+    (threshold,), _ = read_thresholds(problem)
+    assert threshold.value == value
+
+
+@pytest.mark.parametrize(
+    "problem",
+    ["The table has more than 2000 rows; R2 > 0.5", "accuracy over time", "MAE below the one of today"],
+)
+def test_what_is_no_bound_on_a_score_is_not_told_as_one(problem):
+    _, warnings = read_thresholds(problem)
+    assert not any("bound" in warning or "No threshold" in warning for warning in warnings)
 
 
 def test_every_way_of_writing_one_number_gives_one_value():

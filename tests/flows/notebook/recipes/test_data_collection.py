@@ -48,6 +48,27 @@ class TestInventory:
         book.cook(INVENTORY)
         assert book["user_submit_files"] == ["table.csv"]
 
+    def test_the_data_may_lie_in_the_folder_that_is_delivered_with_the_notebook(self, tmp_path):
+        """N-109: `houses.ipynb` opens what is in `houses_files`, wherever both are copied to."""
+        book = notebook(tmp_path, tables.houses(), "Predict price")
+        (tmp_path / "houses_files").mkdir()
+        shutil.move(tmp_path / "assets", tmp_path / "houses_files" / "assets")
+        book.cook(INVENTORY)
+        assert book["user_submit_files"] == ["houses_files/assets/table.csv"]
+
+    def test_of_two_delivered_files_that_differ_none_is_taken(self, tmp_path):
+        book = notebook(tmp_path, tables.houses(), "Predict price")
+        shutil.move(tmp_path / "assets", tmp_path / "old_files" / "assets")
+        shutil.copytree(tmp_path / "old_files", tmp_path / "new_files")
+        same = notebook(tmp_path / "same", tables.houses(), "Predict price")
+        shutil.copytree(tmp_path / "old_files", tmp_path / "same" / "old_files")
+        shutil.move(tmp_path / "same" / "assets", tmp_path / "same" / "new_files" / "assets")
+        assert same.cook(INVENTORY)["user_submit_files"] == ["new_files/assets/table.csv"]
+        with (tmp_path / "new_files" / "assets" / "table.csv").open("a") as table:
+            table.write("1,2,3,4,5\n")
+        with pytest.raises(FileNotFoundError, match="several"):
+            book.cook(INVENTORY)
+
     def test_a_missing_file_is_named(self, tmp_path):
         book = notebook(tmp_path, tables.houses(), "Predict price")
         (tmp_path / "assets" / "table.csv").unlink()

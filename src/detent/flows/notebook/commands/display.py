@@ -12,9 +12,11 @@ from detent.flows.notebook.commands.block import block_lines
 from detent.flows.notebook.domain.problem import ProblemReading
 from detent.flows.notebook.finished import metrics_of, scores_of, verdicts_of
 from detent.flows.notebook.history import position
+from detent.flows.notebook.kernel.session import REPLAYING
 from detent.flows.notebook.run_view import LOG, NotebookRun
 from detent.flows.notebook.state.document import StateDocument
 from detent.flows.notebook.state.machine import NotebookState
+from detent.flows.notebook.verification import EXECUTING_AGAIN
 from detent.kernel.entries import AttemptFailed, Ended, Entry, Moved
 from detent.runtime.plugs import Kind
 
@@ -38,6 +40,7 @@ class NotebookLines:
         self._view: NotebookRun | None = None
         self._run_id = ""
         self._progress = ""
+        self._told = ""
 
     def __enter__(self) -> Self:
         from detent.cli.output import is_terminal
@@ -70,13 +73,21 @@ class NotebookLines:
         if not isinstance(body, Moved):
             return
         self._view, self._run_id, self._progress = NotebookRun(run.data), run.id, ""
+        self._told = ""
         for line in transition_lines(self._view, body):
             say(line)
         self._redraw()
 
     def on_progress(self, run_id: str, flow: str, step: str, progress: Progress) -> None:
-        """Show how far a round is, on a terminal."""
-        if flow != self._flow or self._block is None:
+        """Say what takes long, once for each transition; on a terminal, show how far a round is."""
+        from detent.cli.output import say
+
+        if flow != self._flow:
+            return
+        if progress.text in (EXECUTING_AGAIN, REPLAYING) and progress.text != self._told:
+            self._told = progress.text
+            say(f"    {f'{progress.text} ({progress.of:g})' if progress.of else progress.text}")
+        if self._block is None:
             return
         self._progress = f"{progress.text} of {progress.of:g}" if progress.of else progress.text
         self._redraw()
@@ -242,6 +253,13 @@ class NotebookDisplay(Kind):
     """Shows runs of the notebook flow, and writes what they have made."""
 
     name = "notebook-display"
+
+    def header_lines(self, reading: ProblemReading, run_id: str) -> Iterator[str]:
+        """What a run is about, before it is driven."""
+        from detent.cli.output import clean, paint
+
+        yield f"{paint('notebook', bold=True)}  {clean(reading.problem)[:60]}  run {run_id}"
+        yield from self.reading_lines(reading)
 
     @staticmethod
     def reading_lines(reading: ProblemReading) -> Iterator[str]:

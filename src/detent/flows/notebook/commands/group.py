@@ -204,6 +204,7 @@ async def resume(
     With --state-file a new run begins there; --file, --out and --id are of that run.
     """
     from detent.cli.drive import drive
+    from detent.cli.output import say
     from detent.cli.resume import know_run
     from detent.flows.notebook.commands.display import DISPLAY, observing, say_line
     from detent.flows.notebook.commands.libraries import require_libraries
@@ -223,19 +224,39 @@ async def resume(
     async with workspace.engine(deterministic=options.deterministic) as engine:
         run = await _notebook(workspace, engine.store, run_id)
         await know_run(workspace, engine, run.id)
-        trace = NotebookRun(run.data).options.trace
+        view = NotebookRun(run.data)
+        if stop:
+            await _check_free(engine.store, run.id)
 
         async def begin() -> str:
+            if not (options.json or options.quiet):
+                for line in DISPLAY.header_lines(view.reading, run.id):
+                    say(line)
             await observed.begin(run.id)
             if not stop or run.status.is_end:
                 await engine.resume(run.id)
             return run.id
 
-        async with observing(engine, trace, json=options.json) as observed:
+        async with observing(engine, view.options.trace, json=options.json) as observed:
             return await drive(
                 workspace, engine, begin, options, flow=run.flow, run_id=run.id, kind=DISPLAY,
                 plain=plain_result, say_plain=say_line, **stop,
             )  # fmt: skip
+
+
+async def _check_free(store: Store, run_id: str) -> None:
+    """Check that no other process drives a run: one that is to stop somewhere is taken up by waiting for it.
+
+    Raises:
+        RunBusy: another process does.
+    """
+    from detent.cli.run_status import undriven
+    from detent.kernel.errors import RunBusy
+    from detent.kernel.status import Status
+
+    row = await store.row(run_id)
+    if row.now.status is Status.RUNNING and row.owner and run_id not in await undriven(store, [row]):
+        raise RunBusy(run_id, row.owner)
 
 
 @group.command("export")
@@ -270,18 +291,33 @@ async def export(
 @takes("json", "store", "config")
 async def verify(options: Options, run_id: RunId) -> int:
     """Execute a run's notebook again, in a fresh kernel and an empty folder; exit code 1 if it differs."""
-    from detent.cli.output import clean, paint, say, say_json
+    import asyncio
+
+    from detent.cli.output import clean, paint, say, say_json, warn
+    from detent.cli.signals import INTERRUPTED, done_first, graceful
     from detent.flows.notebook.commands.libraries import require_libraries
     from detent.flows.notebook.flow import jupyter_kernel
+    from detent.flows.notebook.run_view import NotebookRun
     from detent.flows.notebook.settings import notebook_settings
-    from detent.flows.notebook.verification import verify_run
+    from detent.flows.notebook.verification import EXECUTING_AGAIN, verify_run
 
     require_libraries()
     workspace = options.workspace()
     settings = notebook_settings(workspace.settings)
     async with workspace.store() as store:
         run = await _notebook(workspace, store, run_id)
-        verified = await verify_run(run, settings, jupyter_kernel(settings))
+        if not any(cell.is_code for cell in NotebookRun(run.data).live):
+            raise ConfigurationError(f"The notebook of run {run.id} has no code cell: nothing to verify.")
+        with graceful() as stop:
+            if not options.json:
+                say(f"{EXECUTING_AGAIN}…")
+            verifying = asyncio.ensure_future(verify_run(run, settings, jupyter_kernel(settings)))
+            if not await done_first(verifying, stop):
+                verifying.cancel()  # it closes its kernel
+                await asyncio.gather(verifying, return_exceptions=True)
+                warn("Stopped.")
+                return INTERRUPTED
+        verified = verifying.result()
     if options.json:
         say_json(verified)
     elif verified["passed"]:

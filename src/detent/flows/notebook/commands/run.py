@@ -262,7 +262,7 @@ async def _drive(
     """Start a run, at the beginning or with a state of another origin, and drive it."""
     from detent.cli import unused_agents
     from detent.cli.drive import drive
-    from detent.cli.output import clean, paint, say
+    from detent.cli.output import say
     from detent.flows.notebook.commands.beginning import read_or_ask
     from detent.flows.notebook.commands.display import DISPLAY, observing, plan_lines, say_line
     from detent.flows.notebook.flow import NotebookFlow
@@ -306,8 +306,7 @@ async def _drive(
                     delete_folder(beginning.work)
                     raise
                 if not silent:
-                    say(f"{paint('notebook', bold=True)}  {clean(reading.problem)[:60]}  run {run_id}")
-                    for line in DISPLAY.reading_lines(reading):
+                    for line in DISPLAY.header_lines(reading, run_id):
                         say(line)
                 await observed.begin(run_id)
                 return run_id

@@ -16,7 +16,7 @@ from detent.flows.notebook.domain.column_names import (
     name_words,
     stem,
 )
-from detent.flows.notebook.domain.metric_words import REGRESSION_METRICS, tokens_of
+from detent.flows.notebook.domain.metric_words import REGRESSION_METRICS, tokens_of, words
 from detent.flows.notebook.domain.phrases import (
     ObjectPhrase,
     Span,
@@ -36,15 +36,28 @@ if TYPE_CHECKING:
 
 LABELS = ("target", "label", "y", "class", "outcome")
 """Names of a target, the likelier first."""
+PREDICTING = ("predict", "estimat", "classif", "forecast")
+"""Beginnings of the verbs whose object is the target."""
+VAGUE = words(
+    "well better accurately precisely reliably carefully quickly everything anything something target label "
+    "outcome output response last one class it here now"
+)
+"""Words behind such a verb that name no column."""
+VAGUE_STEMS = {stem(word) for word in VAGUE}
+TOLD = 12
+"""Candidates that a message names."""
 
 
 class TargetUnclear(ProblemError):
     """Several columns are as likely meant; a person has to say which."""
 
-    def __init__(self, candidates: Sequence[str]) -> None:
+    def __init__(self, candidates: Sequence[str], unknown: str | None = None) -> None:
         self.candidates = tuple(candidates)
-        names = ", ".join(map(repr, candidates))
-        super().__init__(f"The problem may mean {names}. Say which with --target.")
+        names = ", ".join(map(repr, candidates[:TOLD])) + (" and others" if len(candidates) > TOLD else "")
+        super().__init__(
+            f"The problem may mean {names}. Say which with --target." if unknown is None
+            else f"The table has no column for '{unknown}'. Say which of {names} is meant with --target."
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +80,7 @@ def find_target(
 
     Raises:
         ProblemError: `option` is no column of the table.
-        TargetUnclear: several columns are as likely meant.
+        TargetUnclear: several columns are as likely meant, or something is named that no column is.
     """
     columns = [str(column) for column in table.columns]
     if option is not None:
@@ -76,10 +89,16 @@ def find_target(
     choice = search.by_words()
     if choice is not None:
         return choice
+    unknown = search.unknown()
     for label in LABELS:
         for column in columns:
             if column.lower() == label:
-                return TargetChoice(column, f"a column is named '{column}'")
+                warning = None if unknown is None else (
+                    f"No column is named after '{unknown}'; '{column}' is taken for the target."
+                )  # fmt: skip
+                return TargetChoice(column, f"a column is named '{column}'", warning)
+    if unknown is not None:
+        raise TargetUnclear(search.predictable(), unknown)
     warning = f"The problem names no column; the last one, '{columns[-1]}', is taken for the target."
     return TargetChoice(columns[-1], "it is the last column", warning)
 
@@ -138,6 +157,17 @@ class _Search:
         if column is not None:
             return TargetChoice(column, "its name shares words with the problem")
         return None
+
+    def unknown(self) -> str | None:
+        """What the problem wants predicted, where it says so in words that are no column's."""
+        for phrase in self.phrases:
+            if phrase.verb.startswith(PREDICTING) and self._words(phrase.head) - VAGUE_STEMS:
+                return " ".join(self.problem[phrase.head.start : phrase.head.end].split())
+        return None
+
+    def predictable(self) -> list[str]:
+        """The columns that may be meant."""
+        return self._fitting(self.columns) or list(self.columns)
 
     def _in_phrase(self, phrase: ObjectPhrase) -> str | None:
         """The column that is named in what a verb is about."""

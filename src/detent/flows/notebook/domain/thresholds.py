@@ -17,6 +17,7 @@ from detent.flows.notebook.domain.metric_words import (
 )
 from detent.flows.notebook.domain.problem import Comparison, MetricName, ProblemError, Threshold
 from detent.flows.notebook.domain.threshold_candidates import (
+    BEFORE_NUMBER,
     Candidate,
     choose_candidates,
     find_candidates,
@@ -61,6 +62,13 @@ SCORED = words(
 """Words of a filler that still speaks of the score."""
 SCORES = words("error errors loss score scores performance deviation quality rate")
 """Words for a score that say not which."""
+NUMERALS = words(
+    "zero one two three four five six seven eight nine ten eleven twelve fifteen twenty thirty forty fifty "
+    "sixty seventy eighty ninety hundred half"
+)
+NAME_A_METRIC = "name a metric, such as MAE < 5"
+LEAST_PERCENTAGE = 10
+"""From here up a number above 1 without a sign is a percentage where its metric is a share."""
 SOFT = frozenset(("over", "above", "under", "within", "up to", "below", "more than", "less than"))
 """Comparisons that are also prepositions: `over 2019`."""
 
@@ -81,9 +89,12 @@ def read_thresholds(
     A metric's name that is also a name in `columns` is taken for the column.
 
     Raises:
-        ProblemError: a threshold is against its metric's nature, such as an RMSE above something.
+        ProblemError: a threshold is against its metric's nature, such as an RMSE above something, or out of
+            reach, such as an R² above 1.5.
     """
     reading = _Reading(problem, columns)
+    if reading.beyond:
+        raise ProblemError(" ".join(map(_beyond_reach, reading.beyond)))
     against = [threshold for threshold in reading.thresholds if not _is_natural(threshold)]
     if against:
         raise ProblemError(" ".join(map(_against_nature, against)))
@@ -112,6 +123,13 @@ def _against_nature(threshold: Threshold) -> str:
     )
 
 
+def _beyond_reach(threshold: Threshold) -> str:
+    return (
+        f"'{threshold.text}': {threshold.metric.upper()} is 1 at most, and a number of less than "
+        "10 is no percentage without its sign. Write a share, such as 0.9, or a percentage, such as 90%."
+    )
+
+
 class _Reading:
     """One reading of a sentence."""
 
@@ -125,6 +143,8 @@ class _Reading:
             and self.tokens[place].kind == "metric"
         }  # fmt: skip
         self.thresholds: tuple[Threshold, ...] = ()
+        self.beyond: list[Threshold] = []
+        """Thresholds that no score can reach as they are written."""
         self._read()
 
     @property
@@ -161,14 +181,19 @@ class _Reading:
                 self._warn(candidate, f"'{token.text}' is a metric that is not measured here")
             elif candidate.metric_place in self.column_places:
                 self._warn(candidate, f"'{token.text}' is taken for the column of this name")
+            elif _is_beyond(candidate, token.metric):
+                self.beyond.append(self._threshold(candidate, token.metric))
             else:
                 thresholds.append(self._threshold(candidate, token.metric))
-                if candidate.amount.doubtful:
+                if _is_bare_percentage(candidate, token.metric):
+                    self._warn(candidate, f"the number is read as {candidate.amount.value:g} %")
+                elif candidate.amount.doubtful:
                     value = f"{candidate.amount.value:g}"
                     self._warn(candidate, f"the number is read as {value}, not as thousands")
         self.thresholds = tuple(dict.fromkeys(thresholds))
         self._warn_of_the_rest(tried, {candidate.metric_place for candidate in chosen})
-        self._warn_of_unnamed(chosen)
+        told = [candidate for candidate in tried if candidate.metric_place in self.warnings_by_place]
+        self._warn_of_unnamed([*chosen, *told])
 
     def _warn(self, candidate: Candidate, why: str) -> None:
         self.warnings_by_place.setdefault(candidate.metric_place, f"{self._quoted(candidate)}: {why}.")
@@ -188,21 +213,47 @@ class _Reading:
                 self._warn(candidate, f"not read as a threshold, because {reason}")
             elif token.metric is None:
                 self.warnings_by_place[place] = f"'{token.text}' is a metric that is not measured here."
+            elif (bound := self._unread_bound(place)) is not None:
+                self.warnings_by_place[place] = f"The bound in '{bound}' could not be read; write a number."
             elif token.metric not in read:
                 self.warnings_by_place[place] = f"'{token.text}' is named without a threshold."
 
+    def _unread_bound(self, place: int) -> str | None:
+        """A metric with a comparison behind it and no number: `MAE < four`."""
+        for at in range(place + 1, min(place + 4, len(self.tokens) - 1)):
+            token, after = self.tokens[at], self.tokens[at + 1]
+            if token.kind == "compare" and (
+                token.symbol or after.word in NUMERALS or after.text[0].isdigit()
+            ):
+                end = after.end
+                while end < len(self.problem) and not self.problem[end].isspace():
+                    end += 1
+                return " ".join(self.problem[self.tokens[place].start : end].rstrip(".,;:").split())
+            if token.kind not in ("word", "not"):
+                return None
+        return None
+
     def _warn_of_unnamed(self, done: Sequence[Candidate]) -> None:
-        """Name comparisons of a score that no metric is named for: `an error below 5%`."""
+        """Name bounds that no metric is named for: `an error below 5%`, `within 5 minutes`."""
         covered = {place for candidate in done for place in range(candidate.first, candidate.last + 1)}
         for place, token in enumerate(self.tokens):
-            number = token_at(self.tokens, place + 1)
-            if token.kind != "compare" or number.kind != "number" or place in covered:
+            at = place + 1
+            while token_at(self.tokens, at).word in BEFORE_NUMBER:
+                at += 1
+            number, after = token_at(self.tokens, at), token_at(self.tokens, at + 1)
+            if token.kind != "compare" or number.kind != "number" or covered & {place, at}:
                 continue
-            before = self.tokens[max(0, place - 3) : place]
-            scored = [other for other in before if other.word in SCORES]
-            if scored and not any(other.kind in ("stop", "metric", "other_metric") for other in before):
-                text = self.problem[scored[-1].start : number.end]
-                self.warnings_by_place[place] = f"'{text}' names no metric that is measured here."
+            first = place
+            for back in range(place - 1, max(-1, place - 4), -1):
+                if self.tokens[back].kind not in ("word", "not"):
+                    break
+                if back == place - 1 or self.tokens[back].word in SCORES:
+                    first = back
+            if after.word in THINGS and self.tokens[first].word not in SCORES:
+                continue
+            last = after if after.kind == "word" else number
+            text = " ".join(self.problem[self.tokens[first].start : last.end].split())
+            self.warnings_by_place[place] = f"No threshold was read from '{text}'; {NAME_A_METRIC}."
 
     def _quoted(self, candidate: Candidate) -> str:
         return f"'{self._text(candidate)}'"
@@ -213,7 +264,7 @@ class _Reading:
 
     def _threshold(self, candidate: Candidate, metric: MetricName) -> Threshold:
         value = candidate.amount.value
-        if candidate.amount.percent or (metric in SHARES and value > 1):
+        if candidate.amount.percent or _is_bare_percentage(candidate, metric):
             # By the decimal point: 0.9 must not come out as 0.9000000000000001.
             value = float(f"{value / 100:.12g}")
         return Threshold(metric, _comparison(candidate.side, metric), value, self._text(candidate))
@@ -255,6 +306,8 @@ class _Reading:
             return f"{name} is no share, so a percentage says nothing of it" if amount.percent else None
         if amount.scaled or amount.currency:
             return f"{name} is a share"
+        if candidate.form == "number metric" and _is_beyond(candidate, metric):
+            return f"{name} is a share, and {amount.value:g} is none"
         if metric != "mape" and amount.value > 100:
             return f"{name} is a share, and {number.text if number.amount else amount.value} is none"
         return None
@@ -332,6 +385,21 @@ class _Reading:
                 break
             words.append(token.word)
         return words[::-1]
+
+
+def _is_bare_percentage(candidate: Candidate, metric: MetricName) -> bool:
+    """Whether a number without a sign is a percentage: `accuracy > 90`, and any MAPE above 1."""
+    amount = candidate.amount
+    least = 1 if metric == "mape" else LEAST_PERCENTAGE
+    return metric in SHARES and not amount.percent and amount.value > 1 and amount.value >= least
+
+
+def _is_beyond(candidate: Candidate, metric: MetricName) -> bool:
+    """Whether no score can reach the number: `R2 > 1.5` is neither a share nor a percentage."""
+    amount = candidate.amount
+    return (
+        metric in SHARES and metric != "mape" and not amount.percent and 1 < amount.value < LEAST_PERCENTAGE
+    )
 
 
 def _comparison(side: Side, metric: MetricName) -> Comparison:

@@ -32,6 +32,8 @@ OUTPUTS = ".detent/outputs"
 """Folder below the work folder in which outputs wait until the journal has taken them."""
 POSITION = ".detent/position.json"
 """File that says what the kernel holds, so that a later process can tell whether to go on with it."""
+REPLAYING = "replaying cells"
+"""What is shown while a new kernel executes what the run has accepted."""
 BEGUN = ".detent/begun.json"
 """File that says which attempt is under way, and which files there were before it."""
 LONGEST_TEXT = 2000
@@ -137,7 +139,7 @@ class KernelSession:
 
     async def _replay(self, cells: Sequence[CodeCell], *, again: bool = False) -> None:
         for number, cell in enumerate(cells):
-            self._progress(number, len(cells), "replaying cells")
+            self._progress(number, len(cells), REPLAYING)
             result = await self._execute(cell, self.options.cell_timeout * 2)
             if result.status != "ok" and cell in self._attempts.get(attempt_name(FOREIGN, 1), ()):
                 raise ToolError(f"A cell that the run began with cannot be executed: {result.error}")

@@ -79,14 +79,23 @@ user_submit_files = <<FILES>>
 
 _INVENTORY = r'''
 def found(file):
-    """Where a data file is: in the folder it was given in, or beside this notebook."""
-    for path in (Path(file), Path("assets") / Path(file).name, Path(Path(file).name)):
+    """Where a data file is: in the folder it was given in, beside this notebook, or in its folder of files."""
+    name = Path(file).name
+    for path in (Path(file), Path("assets") / name, Path(name)):
         if path.is_file():
             return path.as_posix()
-    raise FileNotFoundError(
-        f"The data file {Path(file).name!r} is missing. Put it into the folder 'assets' or beside "
-        "this notebook."
-    )
+    beside = sorted(path / "assets" / name for path in Path().glob("*_files"))
+    beside = [path for path in beside if path.is_file()]
+    if len({path.read_bytes() for path in beside}) > 1:
+        raise FileNotFoundError(
+            f"There are several data files {name!r}: {', '.join(path.as_posix() for path in beside)}. "
+            "Put the right one into the folder 'assets' beside this notebook."
+        )
+    if not beside:
+        raise FileNotFoundError(
+            f"The data file {name!r} is missing. Put it into the folder 'assets' or beside this notebook."
+        )
+    return beside[0].as_posix()
 
 
 def sha256_of(file):

@@ -29,7 +29,7 @@ from detent.flows.notebook.state.decisions import Decision, Limits, behavior_is_
 from detent.flows.notebook.state.facts import Facts
 from detent.flows.notebook.state.machine import NotebookState
 from detent.flows.notebook.state.transitions import apply
-from detent.flows.notebook.verification import VERIFY, outputs_of
+from detent.flows.notebook.verification import EXECUTING_AGAIN, VERIFY, outputs_of
 
 
 class Reflection:
@@ -127,6 +127,7 @@ class Reflection:
         facts = self._facts.of_step(ctx, run)
         decision = decide(run.state, facts, self._limits)
         if decision.row == "6c" and run.options.verify:
+            ctx.progress(text=EXECUTING_AGAIN)
             passed = (await ctx.query(VERIFY, cells=len(run.live)))["passed"]
             facts = self._facts.of_step(ctx, run, reexecuted=bool(passed))
             decision = decide(run.state, facts, self._limits)

@@ -172,6 +172,17 @@ class TestCandidates:
         assert (model["Ridge"].func, model["Ridge"].inverse_func) == (there, back)
         assert not isinstance(model["HistGradientBoosting with defaults"], TransformedTargetRegressor)
 
+    @pytest.mark.parametrize(("shape", "logarithm"), [(np.exp, True), (lambda scaled: -np.exp(scaled), False),
+                                                      (np.tanh, False)])  # fmt: skip
+    def test_the_training_rows_alone_decide_for_the_logarithm(
+        self, gaps: ModelNotebook, tmp_path: Path, shape: Any, logarithm: bool
+    ) -> None:
+        target = gaps["y_train"]
+        shaped = shape((target - target.mean()) / target.std())
+        plan = {**gaps["feature_engineering_strategy"], "log_target": True}  # as all rows would have it
+        other = listed(gaps, tmp_path, feature_engineering_strategy=plan, y_train=shaped - shaped.min() + 1)
+        assert isinstance(other.value("make_candidates()")["Ridge"], TransformedTargetRegressor) is logarithm
+
     def test_of_a_target_below_zero_it_is_not(self, gaps: ModelNotebook, tmp_path: Path) -> None:
         plan = {**gaps["feature_engineering_strategy"], "log_target": True}
         other = listed(gaps, tmp_path, feature_engineering_strategy=plan, y_train=gaps["y_train"] - 100)

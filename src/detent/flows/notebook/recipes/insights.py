@@ -166,9 +166,10 @@ def eda_consolidation(kitchen: Kitchen) -> Recipe:
     }
     return Recipe(
         lead=(
-            "What follows for the model? Each recommendation rests on a figure above. They are decided "
-            "now, before any score is known, so that none of them is chosen because it happens to score "
-            "well."
+            "What follows for the model? Each recommendation rests on a figure above, and is written "
+            "down before any score is known, so that none of them is chosen because it happens to score "
+            "well. The figures describe all rows; what depends on the target's values is decided later, "
+            "by the training rows alone."
         ),
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_CONSOLIDATION, slots)),
         result=_CONSOLIDATION_RESULT,
@@ -203,14 +204,16 @@ def recommendations():
     if task_type == "regression":
         skew = float(target.skew())
         if skew > 1 and target.min() >= 0:
-            advice.append(f"Model the logarithm of the target: its skew is {skew:.2f}.")
+            advice.append(f"Model the logarithm of the target if the training rows are as skewed as all rows "
+                f"({skew:.2f}).")
         advice.append(
             "Judge by RMSE, in the target's own units, and beat the median as a baseline."
         )
     else:
         smallest = float(target.value_counts(normalize=True).min())
         if smallest < 0.2:
-            advice.append(f"Weight the classes: the smallest holds {smallest:.1%} of the rows.")
+            advice.append(f"Weight the classes if the training rows are as uneven as all rows, of which the "
+                f"smallest class holds {smallest:.1%}.")
         advice.append(
             "Judge by balanced accuracy, which no class can dominate, and beat the most frequent class."
         )

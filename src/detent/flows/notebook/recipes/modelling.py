@@ -22,9 +22,11 @@ def feature_engineering_integration(kitchen: Kitchen) -> Recipe:
         "COMBINE": attempted(kitchen, "columns_that_combine(others, y)", '([], "")'),
     }
     return Recipe(
-        lead="The rows are split **once**, before anything is learned from them. Everything that is fitted "
-        "(medians, scales, encodings) is fitted inside a pipeline, on training rows alone, and rows that "
-        "belong together stay on one side.\n\n"
+        lead="The rows are split **once**. The exploration has looked at all of them, but no model was fitted "
+        "to the held-out ones or chosen by them. Everything that is fitted (medians, scales, encodings) is "
+        "fitted inside a pipeline, on training rows alone; the training rows also decide whether the "
+        "target's logarithm is modelled and classes are weighted. Rows that belong together stay on one "
+        "side.\n\n"
         "Then the training rows are searched for columns that give the target away: copies of it in another "
         "unit, its labels in other words, columns that add up to it. A model that leans on them would shine "
         "here and fail later, so they are left out, each with its reason.",
@@ -117,7 +119,7 @@ features = [
 if split["kind"] == "group" and split["column"] in features and split["column"] not in KEEP:
     features.remove(split["column"])  # it names the group, and new rows come from other groups
 
-# The split is drawn once, before anything is fitted.
+# The split is drawn once, before a model is fitted.
 units, unit_reason = rows_that_belong_together(features)
 train_index, test_index = split_rows(units, evaluation_framework["test_size"], evaluation_framework["seed"])
 X_train, X_test = df_typed.loc[train_index, features], df_typed.loc[test_index, features]
@@ -268,8 +270,12 @@ PRIMARY = evaluation_framework["primary_metric"]
 HIGHER_IS_BETTER = evaluation_framework["higher_is_better"]
 FOLDS = evaluation_framework["folds"]
 LABELS = sorted(df_typed[target_column].unique().tolist()) if IS_CLASSIFICATION else []
+# Decided by the training rows: the held-out ones have no say in how the model is made.
 LOG_TARGET = bool(
-    feature_engineering_strategy["log_target"] and not IS_CLASSIFICATION and (y_train >= 0).all()
+    feature_engineering_strategy["log_target"]
+    and not IS_CLASSIFICATION
+    and (y_train >= 0).all()
+    and y_train.skew() > 1
 )
 # Weights help to find rare classes; they distort the probabilities, and cost hits where every row counts alike.
 JUDGED_BY = {PRIMARY, *(limit["metric"] for limit in problem_thresholds)}

@@ -131,7 +131,12 @@ class TestDocumentation:
         document = book["technical_documentation"]
         assert book["data_inventory_checklist"]["sha256"] in document
         assert (
-            f"| rmse | {book['baseline_metrics']['rmse']:,.0f} | {book['cv_metrics']['rmse']:,.0f} |"
+            "| rmse | "
+            + " | ".join(
+                f"{book[name]['rmse']:,.0f}"
+                for name in ("baseline_metrics", "cv_metrics", "baseline_performance", "test_performance")
+            )
+            + " |"
             in document
         )
         assert f"{book['test_performance']['rmse']:,.0f}" in document
@@ -152,6 +157,8 @@ class TestSummary:
         assert len(summary.split()) < 400
         assert summary.index("Predict price") < summary.index("**Answer.**") < summary.index("How good it is")
         assert f"off by {book['test_performance']['mae']:,.0f}" in summary
+        assert f"off by {book['baseline_performance']['mae']:,.0f} on the same rows" in summary
+        assert f"{book['baseline_metrics']['mae']:,.0f}" not in summary  # that of the folds
         assert "`size`" in summary
         assert "Collect more rows of small towns." in summary
 

@@ -144,13 +144,21 @@ def limits_table():
 
 
 def scores_table():
-    """All scores of the final model as a Markdown table, the baseline beside them."""
-    lines = ["| metric | baseline | folds | hold-out |", "| --- | --- | --- | --- |"]
+    """All scores of the final model as a Markdown table, each beside the baseline on the same rows."""
+    lines = [
+        "| metric | baseline, folds | model, folds | baseline, hold-out | model, hold-out |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     for metric, score in cv_metrics.items():
         if metric != "n" and isinstance(score, (int, float, np.number)):
             scores = (
                 measured(name, metric)
-                for name in ("baseline_metrics", "cv_metrics", "test_performance")
+                for name in (
+                    "baseline_metrics",
+                    "cv_metrics",
+                    "baseline_performance",
+                    "test_performance",
+                )
             )
             lines.append(
                 f"| {metric} | " + " | ".join(figure_text(value) for value in scores) + " |"

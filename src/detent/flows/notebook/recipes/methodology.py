@@ -186,8 +186,7 @@ _PROPOSAL_RESULT = r"""
 def training_evaluation_strategy(kitchen: Kitchen) -> Recipe:
     """Decide how models are compared and judged."""
     reading, settings = kitchen.problem, kitchen.settings
-    primary = reading.thresholds[0].metric if reading.thresholds else None
-    metric = primary or ("rmse" if reading.task == "regression" else "balanced_accuracy")
+    metric = primary_metric(reading)
     kind = reading.split.kind
     slots = {
         "METRIC": literal(metric),
@@ -196,7 +195,7 @@ def training_evaluation_strategy(kitchen: Kitchen) -> Recipe:
         "COLUMN": literal(reading.split.column),
         "TEST_SIZE": literal(settings.test_size),
         "SEED": literal(settings.seed),
-        "BASELINE": literal(_baseline(reading.task, metric)),
+        "BASELINE": literal(baseline_answer(reading.task, metric)),
         "WHY": literal(reading.split.why or _WHY[kind]),
         "FOLDS": attempted(kitchen, "number_of_folds()", "3"),
     }
@@ -207,7 +206,14 @@ def training_evaluation_strategy(kitchen: Kitchen) -> Recipe:
     )
 
 
-def _baseline(task: str, metric: str) -> str:
+def primary_metric(reading: ProblemReading) -> str:
+    """The metric that models are compared by: the first one asked for."""
+    if reading.thresholds:
+        return reading.thresholds[0].metric
+    return "rmse" if reading.task == "regression" else "balanced_accuracy"
+
+
+def baseline_answer(task: str, metric: str) -> str:
     """The constant answer that is best by the metric: a model has to beat that one."""
     if task == "classification":
         return "most_frequent"

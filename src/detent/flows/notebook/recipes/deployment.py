@@ -164,7 +164,7 @@ def pcs_lines():
         f"computability: seed {RANDOM_STATE}, versions and SHA-256 of the data are recorded; the run "
         "says whether a second execution gave the same",
         f"stability: {'yes' if stable else 'no'}; coefficient of variation {figure_text(variation)}, "
-        f"to stay below {MOST_VARIATION:g}",
+        f"to stay below {MOST_VARIATION:g}; {stability_verdict()}",
     ]
 
 
@@ -211,6 +211,8 @@ def limitations():
         )
     if measured("stability_certification", "certified") is not True:
         lines.append("Its stability is not certified.")
+    elif stability_verdict() != "certified as stable":
+        lines.append(f"It is {stability_verdict()}.")
     return lines
 
 

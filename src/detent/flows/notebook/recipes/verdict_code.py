@@ -166,6 +166,15 @@ def scores_table():
     return "\n".join(lines)
 
 
+def stability_verdict():
+    """What stability testing says, in words."""
+    said = measured("stability_certification", "verdict")
+    if said != NOT_MEASURED:
+        return said
+    certified = measured("stability_certification", "certified")
+    return {True: "certified as stable", False: "not certified as stable"}.get(certified, NOT_MEASURED)
+
+
 def columns_out():
     """Every column that is no feature, with its reason; leaks are said to be such."""
     left_out, leaks = (

@@ -170,6 +170,20 @@ class TestSummary:
             in book["executive_summary"]
         )
 
+    def test_the_positive_class_is_named_where_scores_are_about_it(self, tmp_path):
+        book = without_charts(notebook(tmp_path, tables.customers(), "Predict churn"))
+        add_outcome(book)
+        limits(book, ("f1", ">", 0.1))
+        book.names["LABELS"] = ["no", "yes"]
+        for name in ("cv_metrics", "test_performance", "baseline_metrics", "baseline_performance"):
+            book.names[name]["f1"] = 0.25
+        book.cook(DOCUMENTATION, SUMMARY)
+        assert book["technical_documentation"].count("the positive class, `yes`") == 2
+        assert "the positive class, `yes`" in book["executive_summary"]
+        book.names["LABELS"] = ["a", "b", "c"]
+        book.cook(DOCUMENTATION)
+        assert "means over the classes" in book["technical_documentation"]
+
 
 class TestFigures:
     def test_every_figure_under_outputs_has_a_caption(self, book):

@@ -126,7 +126,8 @@ def verdict_lines():
         if row["undecided"]:
             line += ", so **undecided**: the limit lies inside it, and chance may have decided"
         lines.append(line + ".")
-    return lines + miss_lines()
+    named = {limit["metric"] for limit in problem_thresholds} & {"f1", "precision", "recall"}
+    return lines + ([class_words()] if named and class_words() else []) + miss_lines()
 
 
 def limits_table():
@@ -163,7 +164,17 @@ def scores_table():
             lines.append(
                 f"| {metric} | " + " | ".join(figure_text(value) for value in scores) + " |"
             )
-    return "\n".join(lines)
+    return "\n".join(lines + (["", class_words()] if class_words() else []))
+
+
+def class_words():
+    """Which class F1, precision and recall are about; nothing where that is not known."""
+    labels = measured("LABELS")
+    if task_type != "classification" or not isinstance(labels, list):
+        return ""
+    if len(labels) == 2:
+        return f"F1, precision, recall and AUC are those of the positive class, {code_name(labels[1])}."
+    return "F1, precision, recall and AUC are means over the classes, each counted equally."
 
 
 def stability_verdict():

@@ -150,6 +150,12 @@ class TestCandidates:
         plain = estimator(gaps["candidates"]["HistGradientBoosting with defaults"])
         assert plain.get_params() == HistGradientBoostingRegressor(random_state=42).get_params()
 
+    def test_only_of_errors_the_text_says_how_they_are_averaged(
+        self, homes: ModelNotebook, blooms: ModelNotebook
+    ) -> None:
+        assert "mean of their logarithms" in method_integration(homes.kitchen).lead
+        assert "logarithm" not in method_integration(blooms.kitchen).lead
+
     def test_every_one_of_them_has_a_seed(self, homes: ModelNotebook, blooms: ModelNotebook) -> None:
         # N-85
         for notebook in (homes, blooms):

@@ -6,6 +6,7 @@ from detent.flows.notebook.recipes.code_text import cell, fill, literal
 from detent.flows.notebook.recipes.comparison_code import COMPARISON, SCORES, SIZES
 from detent.flows.notebook.recipes.feature_code import FEATURES
 from detent.flows.notebook.recipes.leakage_code import COMBINATIONS, SINGLE_COLUMNS, SPLIT_CHECKS
+from detent.flows.notebook.recipes.methodology import HIGHER_IS_BETTER, primary_metric
 from detent.flows.notebook.recipes.recipe import Kitchen, Recipe
 from detent.flows.notebook.recipes.retries import ATTEMPT, attempted
 from detent.flows.notebook.recipes.search_code import CANDIDATES
@@ -222,8 +223,12 @@ def method_integration(kitchen: Kitchen) -> Recipe:
         lead="Which kind of model suits these data? Each candidate is a whole pipeline, so every fold "
         "learns its own medians, scales and encodings. A baseline that ignores the features shows what a "
         "score is worth. Gradient boosting with its defaults is always among the candidates: whatever is "
-        "tuned later has to beat it on the same folds. Errors are compared by the mean of their logarithms, "
-        "so that no hard fold decides alone.",
+        "tuned later has to beat it on the same folds."
+        + (
+            ""
+            if primary_metric(kitchen.problem) in HIGHER_IS_BETTER
+            else " Errors are compared by the mean of their logarithms, so that no hard fold decides alone."
+        ),
         code=cell(
             _CANDIDATE_IMPORTS,
             fill(_CANDIDATE_FACTS, slots),

@@ -78,6 +78,8 @@ class StepContext:
     """How often each action was performed so far in this pass through the step, by the action's digest."""
     last_settled: Mapping[str, Any] = MappingProxyType({})
     """How the last effect it asked for was settled, as `Run.settled` keeps it."""
+    settled_now = True
+    """Whether that one was settled since the run was last taken up, not before an interruption."""
     suspended = False
     """An effect it asked for is not settled yet: the step is called again once it is."""
     limit: TimeLimit | None = None
@@ -247,8 +249,7 @@ class StepContext:
 
     def answer_by(self, name: str = "hold") -> tuple[str, float] | None:
         """Who answered a hold of this visit, and when."""
-        author = self._run.answered_by.get(name)
-        return None if author is None else (author[0], author[1])
+        return (author[0], author[1]) if (author := self._run.answered_by.get(name)) is not None else None
 
     # -- asking ---------------------------------------------------------------------------------------------
 
@@ -327,9 +328,7 @@ class StepContext:
             self._seen = {**self._seen, name: outcome}
 
     def seen(self) -> list[Recorded]:
-        """The query answers on which the next round rests, as entries; long and private ones are kept outside
-        the journal.
-        """
+        """The query answers on which the next round rests, as entries; long ones are kept outside."""
         return [
             Recorded(name, {"kept": self.keep(outcome["text"])} if "text" in outcome else outcome)
             for name, outcome in self._seen.items()
@@ -471,6 +470,7 @@ class StepContext:
     def _given_back(self, key: str) -> Any:
         """The receipt of a settled effect; raises how it failed, or that a person has denied it."""
         settled = self.last_settled = self.come_to(key)
+        self.settled_now = settled.get("epoch") == self._driver.log.lease.epoch
         if "code" in settled:
             raise ToolError(settled["code"], settled["message"])
         if (why := str(settled.get("why") or "")).startswith(DENIED):

@@ -112,10 +112,9 @@ class TestInterruptedChecks:
         workspace = tmp_path / "work"
         workspace.mkdir()
         (workspace / "good").touch()
-        settings = {"done_when": {"command": CHECK, "when": "always"}}
-        desk = Desk(workspace, ScriptedModel([DONE], repeats=True), settings, store=SQLiteStore(store))
-        async with desk:
-            run_id = (await desk.start("do it", YES)).run_id
+        options = RequestOptions(yes=True, done_when=CHECK, check_when="always")
+        async with Desk(workspace, ScriptedModel([DONE], repeats=True), store=SQLiteStore(store)) as desk:
+            run_id = (await desk.start("do it", options)).run_id
             while not (workspace / "checks").exists():
                 await asyncio.sleep(0.01)
             stopping = asyncio.create_task(desk.engine.interrupt(run_id))
@@ -129,7 +128,7 @@ class TestInterruptedChecks:
                 assert await self.end_of(desk, run_id) is good
         if elsewhere:
             model = ScriptedModel([DONE], repeats=True)
-            async with Desk(workspace, model, settings, store=SQLiteStore(store)) as desk:
+            async with Desk(workspace, model, store=SQLiteStore(store)) as desk:
                 assert await self.end_of(desk, run_id) is good
         assert (workspace / "checks").read_text().count("run") >= 2
 

@@ -169,7 +169,7 @@ class Respond:
         """
         receipt: Mapping[str, Any] = await ctx.perform(CHECK, **args)
         repeats = 0
-        while ctx.last_settled.get("epoch") != ctx.run.epoch:
+        while not ctx.settled_now:
             repeats += 1
             receipt = await ctx.perform(CHECK, effect_key=f"again {repeats}", **args)
         return receipt

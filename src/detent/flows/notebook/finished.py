@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detent.flows.notebook.cells import Cell
 from detent.flows.notebook.exports.cell import Limit, NotebookCell, NotebookFacts
+from detent.flows.notebook.exports.metrics import BASELINE, POSITIVE
 from detent.flows.notebook.history import position
 from detent.flows.notebook.measuring.criteria import threshold_criterion
 from detent.flows.notebook.measuring.metrics import Metrics, fold
@@ -94,7 +95,19 @@ def _measured(text: str, score: str, met: bool) -> str:
 def _shown(metrics: Metrics, view: NotebookRun) -> dict[str, Any]:
     plain = metrics.to_plain()
     kept = ("artifact_completion", "acceptance_pass_rate", "retry_rate", "variable_coverage")
-    return {**{name: plain[name] for name in kept}, **scores_of(view)}
+    return {**{name: plain[name] for name in kept}, **scores_of(view), **_beside_scores(view)}
+
+
+def _beside_scores(view: NotebookRun) -> dict[str, Any]:
+    """The baseline's scores on the rows held out, and the positive class, where the run holds them."""
+    report = view.document.variables.get("business_impact_report")
+    if not isinstance(report, Mapping):
+        return {}
+    baseline, positive = report.get("baseline_scores"), report.get(POSITIVE)
+    return {
+        **({BASELINE: baseline} if isinstance(baseline, Mapping) else {}),
+        **({POSITIVE: positive} if isinstance(positive, str) else {}),
+    }
 
 
 def _limits(view: NotebookRun) -> tuple[Limit, ...]:

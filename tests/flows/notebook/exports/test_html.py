@@ -150,12 +150,27 @@ class TestPage:
         assert [[part.strip() for part in row.split("|") if part.strip()] for row in rows[:6]] == [
             ["Score", "Folds", "Held-out rows", "Asked"],
             ["RMSE", "25,500", "24,310.2", "&lt; 25000", "met"],
-            ["R2", "0.8612", "&gt; 0.9", "not met"],
+            ["R²", "0.8612", "&gt; 0.9", "not met"],
             ["MAE", "&lt; 9"],
             ["rows", "2344", "586"],
             ["gap", "–"],
         ]
         assert "Attempts for each behavior" in page
+
+    def test_the_baseline_on_the_same_rows_and_the_positive_class_stand_beside_scores(self) -> None:
+        metrics = {
+            "test_performance": {"f1": 0.5, "balanced_accuracy": 0.62, "n": 90},
+            "baseline_performance": {"f1": 0.0, "balanced_accuracy": 0.5, "n": 90},
+            "positive_class": "<yes>",
+        }
+        page = notebook_page((), replace(FACTS, metrics=metrics))
+        rows = [re.sub("<[^>]+>", "|", row) for row in re.findall("<tr>(.*?)</tr>", page)]
+        assert [[part.strip() for part in row.split("|") if part.strip()] for row in rows] == [
+            ["Score", "Folds", "Held-out rows", "Baseline, held-out rows", "Asked"],
+            ["F1 of class &lt;yes&gt;", "0.5", "0"],
+            ["balanced accuracy", "0.62", "0.5"],
+            ["rows", "90"],
+        ]
 
     def test_long_code_is_folded_so_that_results_stay_in_view(self) -> None:
         short, long = "\n".join(["x = 1"] * 24), "\n".join(["x = 1"] * 25)

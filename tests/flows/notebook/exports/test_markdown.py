@@ -28,6 +28,15 @@ class TestMarkdown:
         ):
             assert part in exported
 
+    def test_the_baseline_on_the_same_rows_stands_beside_scores(self) -> None:
+        metrics = {
+            "test_performance": {"log_loss": 0.5, "n": 90},
+            "baseline_performance": {"log_loss": 0.625, "n": 90},
+        }  # fmt: skip
+        exported = notebook_markdown(CELLS, replace(FACTS, metrics=metrics)).text
+        assert "| Score | Folds | Held-out rows | Baseline, held-out rows | Asked |" in exported
+        assert "| log loss |  | 0.5 | 0.625 |  |" in exported
+
     def test_figures_are_files_beside_it(self, tmp_path: Path) -> None:
         exported = notebook_markdown(CELLS, FACTS, figure_folder="run figures")
         assert list(exported.figures) == [

@@ -179,7 +179,7 @@ def prepared(
         "feature_engineering_strategy": {
             **kinds,
             "left_out": left_out,
-            "log_target": bool(regression and typed[target].skew() > 1) if log_target is None else log_target,
+            "log_target": regression if log_target is None else log_target,
         },
         "evaluation_framework": {
             "primary_metric": primary,

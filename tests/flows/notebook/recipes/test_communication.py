@@ -131,7 +131,12 @@ class TestDocumentation:
         document = book["technical_documentation"]
         assert book["data_inventory_checklist"]["sha256"] in document
         assert (
-            f"| rmse | {book['baseline_metrics']['rmse']:,.0f} | {book['cv_metrics']['rmse']:,.0f} |"
+            "| rmse | "
+            + " | ".join(
+                f"{book[name]['rmse']:,.0f}"
+                for name in ("baseline_metrics", "cv_metrics", "baseline_performance", "test_performance")
+            )
+            + " |"
             in document
         )
         assert f"{book['test_performance']['rmse']:,.0f}" in document
@@ -152,6 +157,8 @@ class TestSummary:
         assert len(summary.split()) < 400
         assert summary.index("Predict price") < summary.index("**Answer.**") < summary.index("How good it is")
         assert f"off by {book['test_performance']['mae']:,.0f}" in summary
+        assert f"off by {book['baseline_performance']['mae']:,.0f} on the same rows" in summary
+        assert f"{book['baseline_metrics']['mae']:,.0f}" not in summary  # that of the folds
         assert "`size`" in summary
         assert "Collect more rows of small towns." in summary
 
@@ -162,6 +169,20 @@ class TestSummary:
             f"balanced accuracy is {book['test_performance']['balanced_accuracy']:.4g}"
             in book["executive_summary"]
         )
+
+    def test_the_positive_class_is_named_where_scores_are_about_it(self, tmp_path):
+        book = without_charts(notebook(tmp_path, tables.customers(), "Predict churn"))
+        add_outcome(book)
+        limits(book, ("f1", ">", 0.1))
+        book.names["LABELS"] = ["no", "yes"]
+        for name in ("cv_metrics", "test_performance", "baseline_metrics", "baseline_performance"):
+            book.names[name]["f1"] = 0.25
+        book.cook(DOCUMENTATION, SUMMARY)
+        assert book["technical_documentation"].count("the positive class, `yes`") == 2
+        assert "the positive class, `yes`" in book["executive_summary"]
+        book.names["LABELS"] = ["a", "b", "c"]
+        book.cook(DOCUMENTATION)
+        assert "means over the classes" in book["technical_documentation"]
 
 
 class TestFigures:

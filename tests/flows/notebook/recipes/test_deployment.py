@@ -45,6 +45,31 @@ class TestModelCard:
         ):  # fmt: skip
             assert part in card
 
+    @pytest.mark.parametrize(
+        ("usual", "said"),
+        [
+            (150.0, "excludes the baseline's 150: better than the baseline"),
+            (100.0, "holds the baseline's 100: **no better than the baseline, beyond chance**"),
+            (50.0, "excludes the baseline's 50: **worse** than the baseline"),
+        ],
+    )
+    def test_predictability_names_what_was_checked_and_the_baseline(self, houses, usual, said):
+        """N-84: a scored hold-out without leaks is compliant; that is no praise of the score."""
+        names = houses.names
+        kept = names["holdout_interval"], names["baseline_performance"]
+        names["holdout_interval"] = {"rmse": [90.0, 110.0]}
+        names["baseline_performance"] = {"rmse": usual}
+        try:
+            houses.cook("deployment_support")
+        finally:
+            names["holdout_interval"], names["baseline_performance"] = kept
+        (line,) = [line for line in houses["model_card"].splitlines() if line.startswith("- predictability")]
+        assert line.startswith(
+            "- predictability: checks passed: 24 rows held out and scored, leaks that remain: none"
+        )
+        assert "not that it is good" in line
+        assert said in line
+
     def test_no_clock_time_and_no_path_of_this_machine_is_in_it(self, houses):
         houses.cook("deployment_support")
         assert str(houses.folder) not in houses["model_card"]

@@ -187,6 +187,20 @@ class TestInsights:
         assert "logarithm" in advice
         assert "leaks" in advice
 
+    def test_advice_follows_the_question_and_leaves_out_columns_alone(self, tmp_path):
+        rng = np.random.default_rng(3)
+        table = tables.houses()
+        table["order_id"] = [f"K{number:05d}" for number in rng.permutation(len(table))]
+        table["town"] = [f"town {number}" for number in rng.integers(0, 40, len(table))]
+        book = explored(tmp_path, table, "Predict price, MAE below 30000 and R2 above 0.2")
+        assert "order_id" in book["relevance_report"]["excluded"]
+        advice = "\n".join(book["modeling_recommendations"])
+        assert "Judge by MAE, as the problem asks (beside it R²)" in advice
+        assert "always answering the median" in advice
+        assert "RMSE" not in advice
+        assert "Group the rare levels of `town`" in advice
+        assert "order_id" not in advice
+
     def test_the_summary_holds_every_insight_and_recommendation(self, customers):
         book, *_ = customers
         for line in [*book["eda_insights"], *book["modeling_recommendations"]]:

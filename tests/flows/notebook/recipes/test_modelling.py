@@ -150,6 +150,12 @@ class TestCandidates:
         plain = estimator(gaps["candidates"]["HistGradientBoosting with defaults"])
         assert plain.get_params() == HistGradientBoostingRegressor(random_state=42).get_params()
 
+    def test_only_of_errors_the_text_says_how_they_are_averaged(
+        self, homes: ModelNotebook, blooms: ModelNotebook
+    ) -> None:
+        assert "mean of their logarithms" in method_integration(homes.kitchen).lead
+        assert "logarithm" not in method_integration(blooms.kitchen).lead
+
     def test_every_one_of_them_has_a_seed(self, homes: ModelNotebook, blooms: ModelNotebook) -> None:
         # N-85
         for notebook in (homes, blooms):
@@ -171,6 +177,17 @@ class TestCandidates:
         assert isinstance(model["Ridge"], TransformedTargetRegressor)
         assert (model["Ridge"].func, model["Ridge"].inverse_func) == (there, back)
         assert not isinstance(model["HistGradientBoosting with defaults"], TransformedTargetRegressor)
+
+    @pytest.mark.parametrize(("shape", "logarithm"), [(np.exp, True), (lambda scaled: -np.exp(scaled), False),
+                                                      (np.tanh, False)])  # fmt: skip
+    def test_the_training_rows_alone_decide_for_the_logarithm(
+        self, gaps: ModelNotebook, tmp_path: Path, shape: Any, logarithm: bool
+    ) -> None:
+        target = gaps["y_train"]
+        shaped = shape((target - target.mean()) / target.std())
+        plan = {**gaps["feature_engineering_strategy"], "log_target": True}  # as all rows would have it
+        other = listed(gaps, tmp_path, feature_engineering_strategy=plan, y_train=shaped - shaped.min() + 1)
+        assert isinstance(other.value("make_candidates()")["Ridge"], TransformedTargetRegressor) is logarithm
 
     def test_of_a_target_below_zero_it_is_not(self, gaps: ModelNotebook, tmp_path: Path) -> None:
         plan = {**gaps["feature_engineering_strategy"], "log_target": True}

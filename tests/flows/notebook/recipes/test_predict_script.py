@@ -133,11 +133,37 @@ class TestRegression:
         """They go in as missing; a person who sends another format must hear of it."""
         new = cars(20, seed=2)
         predict(script, new)
-        assert capsys.readouterr().err == ""
+        assert "dates" not in capsys.readouterr().err
         new.loc[:4, "registered"] = "2020-05-17T00:00"
         new.loc[5, "registered"] = "n/a"
         predict(script, new)
         assert "5 of 19 dates in 'registered'" in capsys.readouterr().err
+
+    def test_what_the_model_has_not_learned_is_told_by_column_and_count(
+        self, garage: ModelNotebook, script: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        learned = garage["X_train"]["power"]
+        new = pd.concat([cars(1, seed=3)] * 10, ignore_index=True)
+        new["power"], new["mileage"] = str(learned.median()), "30,000 km"
+        predict(script, new)
+        assert capsys.readouterr().err == ""
+        new.loc[:1, "power"] = "9000"
+        new.loc[1:2, "mileage"] = "many"
+        new.loc[3, "mileage"] = "n/a"  # no value, which the model knows
+        new.loc[4:6, "fuel"] = "Hydrogen"
+        predict(script, new)
+        told = capsys.readouterr().err
+        assert f"2 of 10 numbers in 'power' lie outside {learned.min():g} to {learned.max():g}" in told
+        assert "2 of 9 numbers in 'mileage' cannot be read, and count as missing, such as 'many'" in told
+        assert "3 of 10 values in 'fuel' are categories that the model was not trained on" in told
+        assert "6 of 10 rows hold such values" in told
+        assert len(told.splitlines()) == 4
+
+    def test_help_says_how_it_is_used(self, script: Path) -> None:
+        result = run(script, "--help")
+        assert result.returncode == 0
+        assert "python predict.py NEW [OUT]" in result.stdout
+        assert result.stderr == ""
 
     def test_spelling_and_unknown_levels(self, script: Path) -> None:
         new = pd.concat([cars(1, seed=3)] * 3, ignore_index=True)

@@ -19,15 +19,15 @@ VARIATION, CONSOLIDATION = "multi_variation_analysis", "stability_consolidation"
 
 
 def with_scores(
-    notebook: ModelNotebook, folder: Path, scores: list[float], threshold: float = 0.1
+    notebook: ModelNotebook, folder: Path, scores: list[float], threshold: float = 0.1, moved: float = 0.0
 ) -> ModelNotebook:
-    """The verdict on refits that came out with some scores; other preparations change nothing."""
+    """The verdict on refits that came out with some scores; other preparations move the score by a share."""
     other = notebook.branch(folder)
     other.names["perturbation_test_results"] = [
         {"perturbation": f"refit, {number}", "metric": "rmse", "score": score}
         for number, score in enumerate(scores)
     ]
-    other.names["refitted_score"] = lambda *_: other["reference_score"]
+    other.names["refitted_score"] = lambda *_: other["reference_score"] * (1 + moved)
     (folder / "outputs").mkdir()
     settings = RecipeSettings(stability_threshold=threshold)
     return other.cook(VARIATION, CONSOLIDATION, settings=settings)
@@ -115,6 +115,18 @@ class TestVerdict:
         assert certificate["variation_coefficient"] == homes["stability_metrics"]["variation_coefficient"]
         assert len(certificate["grounds"]) == 3
         assert f"{certificate['variation_coefficient']:.3f}" in certificate["grounds"][0]
+
+    @pytest.mark.parametrize(("moved", "depends"), [(0.37, True), (-0.37, True), (0.05, False)])
+    def test_a_preparation_that_moves_the_score_is_named_with_it(
+        self, homes: ModelNotebook, tmp_path: Path, moved: float, depends: bool
+    ) -> None:
+        other = with_scores(homes, tmp_path, STEADY, moved=moved)
+        certificate = other["stability_certification"]
+        assert certificate["certified"] is True  # N-86 goes by the refits alone
+        assert certificate["preparation_move"] == pytest.approx(abs(moved))
+        assert ("stable under resampling; it depends on" in certificate["verdict"]) is depends
+        assert ("a move of 37%" in other.texts[CONSOLIDATION]) is depends
+        assert ("**certified as stable**" in other.texts[CONSOLIDATION]) is not depends
 
     def test_the_figures_join_those_of_stage_six(self, homes: ModelNotebook) -> None:
         saved = json.loads((homes.folder / "outputs" / "metrics.json").read_text(encoding="utf-8"))

@@ -210,3 +210,6 @@ class TestFiles:
         for notebook in (homes, blooms):
             assert len(notebook["best_params"]) > 2
             json.dumps(notebook["best_params"])
+        logistic = blooms["plain_settings"](blooms["candidates"]["LogisticRegression"])
+        assert logistic["max_iter"] == 1000
+        assert "deprecated" not in logistic.values()

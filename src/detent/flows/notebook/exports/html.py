@@ -14,7 +14,7 @@ from detent.flows.notebook.exports.cell import NotebookCell, NotebookFacts
 from detent.flows.notebook.exports.figure import picture_file
 from detent.flows.notebook.exports.html_cells import CellRenderer
 from detent.flows.notebook.exports.markdown_html import Heading, MarkdownRenderer, Picture, contents_list
-from detent.flows.notebook.exports.metrics import ScoreRow, other_rows, score_rows
+from detent.flows.notebook.exports.metrics import BASELINE_HEAD, ScoreRow, other_rows, score_heads, score_rows
 from detent.kernel.plain import writable
 
 LARGEST_PICTURE = 5 * 1024 * 1024
@@ -76,10 +76,13 @@ def _facts(facts: NotebookFacts) -> str:
 def _scores(rows: Sequence[ScoreRow]) -> str:
     if not rows:
         return ""
-    heads = "".join(f'<th scope="col">{name}</th>' for name in ("Score", "Folds", "Held-out rows", "Asked"))
+    names = score_heads(rows)
+    known = BASELINE_HEAD in names
+    heads = "".join(f'<th scope="col">{name}</th>' for name in names)
     body = "".join(
         f'<tr><th scope="row">{escape(row.name)}</th><td>{escape(row.folds)}</td>'
-        f"<td>{escape(row.held_out)}</td><td>{escape(row.asked)}{_MARKS[row.met]}</td></tr>"
+        f"<td>{escape(row.held_out)}</td>{f'<td>{escape(row.baseline)}</td>' if known else ''}"
+        f"<td>{escape(row.asked)}{_MARKS[row.met]}</td></tr>"
         for row in rows
     )
     return (

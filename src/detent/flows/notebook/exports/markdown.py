@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from detent.flows.notebook.exports.cell import NotebookCell, NotebookFacts
 from detent.flows.notebook.exports.figure import Figure, figure_of
-from detent.flows.notebook.exports.metrics import other_rows, score_rows
+from detent.flows.notebook.exports.metrics import BASELINE_HEAD, other_rows, score_heads, score_rows
 from detent.flows.notebook.exports.plain_text import plain_text, traceback_text
 from detent.kernel.plain import writable
 
@@ -53,13 +53,18 @@ def notebook_markdown(
 def _facts(facts: NotebookFacts) -> str:
     state = "verified" if facts.verified else "not verified"
     problem = "\n".join(f"> {line}".rstrip() for line in writable(facts.problem).splitlines())
+    rows = score_rows(facts.metrics, facts.limits)
+    heads = score_heads(rows)
     scores = _table(
-        ("Score", "Folds", "Held-out rows", "Asked"),
+        heads,
         [
-            (row.name, row.folds, row.held_out, row.asked + _MET[row.met])
-            for row in score_rows(facts.metrics, facts.limits)
+            (
+                row.name, row.folds, row.held_out, *((row.baseline,) if BASELINE_HEAD in heads else ()),
+                row.asked + _MET[row.met],
+            )
+            for row in rows
         ],
-    )
+    )  # fmt: skip
     others = _table(("Metric", "Value"), other_rows(facts.metrics))
     return "\n\n".join(part for part in (problem, f"Run `{facts.run_id}`, {state}.", scores, others) if part)
 

@@ -66,7 +66,7 @@ technical_documentation = "\n".join(
         f"- columns taken out as leaks: {figure_text(measured('leakage_report', 'removed'))}",
         "- variation over perturbed refits: "
         f"{figure_text(measured('stability_metrics', 'variation_coefficient'))}",
-        f"- certified as stable: {figure_text(measured('stability_certification', 'certified'))}",
+        f"- stability: {figure_text(stability_verdict())}",
         f"- better than the baseline: {figure_text(measured('business_impact_report', 'beats_baseline'))}",
         "",
         "## Repeating it",
@@ -111,17 +111,16 @@ def executive_summary(kitchen: Kitchen) -> Recipe:
 
 _SUMMARY = r'''
 def quality_in_words():
-    """How good the model is, in the target's own terms and against knowing nothing."""
+    """How good the model is, in the target's own terms, beside the baseline on the same rows."""
+    metric = "mae" if task_type == "regression" else "balanced_accuracy"
+    score, usual = (
+        figure_text(measured(name, metric)) for name in ("test_performance", "baseline_performance")
+    )
     if task_type == "regression":
-        off, usual = measured("test_performance", "mae"), measured("baseline_metrics", "mae")
-        words = f"On rows it had never seen, its prediction is off by {figure_text(off)} on average"
-    else:
-        off, usual = (
-            measured("test_performance", "balanced_accuracy"),
-            measured("baseline_metrics", "balanced_accuracy"),
-        )
-        words = f"On rows it had never seen, its balanced accuracy is {figure_text(off)}"
-    return words + f"; knowing nothing but the target, one would reach {figure_text(usual)}."
+        words = f"On rows it had never seen, its prediction is off by {score} on average"
+        return words + f"; the baseline, which knows no feature, is off by {usual} on the same rows."
+    words = f"On rows it had never seen, its balanced accuracy is {score}"
+    return words + f"; that of the baseline, which knows no feature, is {usual} on the same rows."
 
 
 def improvements():
@@ -212,19 +211,20 @@ def visualization_package(kitchen: Kitchen) -> Recipe:
 
 _FIGURES = r'''
 def draw_scores(metrics):
-    """The baseline, the folds and the hold-out for each metric, with interval and limit."""
+    """Baseline and model for each metric, in the folds and on the hold-out, with interval and limit."""
     figure, axes = plt.subplots(
         1,
         len(metrics),
-        figsize=(max(6.5, 3.4 * len(metrics)), 3.8),
+        figsize=(max(6.5, 4.0 * len(metrics)), 3.8),
         squeeze=False,
         layout="constrained",
     )
     for axis, metric in zip(axes.flat, metrics):
         names = {
-            "baseline": "baseline_metrics",
-            "folds": "cv_metrics",
-            "hold-out": "test_performance",
+            "baseline,\nfolds": "baseline_metrics",
+            "model,\nfolds": "cv_metrics",
+            "baseline,\nhold-out": "baseline_performance",
+            "model,\nhold-out": "test_performance",
         }
         scores = {name: measured(source, metric) for name, source in names.items()}
         scores = {
@@ -232,13 +232,14 @@ def draw_scores(metrics):
             for name, score in scores.items()
             if isinstance(score, (int, float, np.number))
         }
-        colours = {"baseline": "#8a8f98", "folds": "#2f6db3", "hold-out": "#e07b39"}
+        colours = dict(zip(names, ("#8a8f98", "#2f6db3", "#8a8f98", "#e07b39")))
         axis.bar(
             list(scores), list(scores.values()), color=[colours[name] for name in scores], width=0.6
         )
         interval = measured("holdout_interval", metric)
-        if not isinstance(interval, str) and "hold-out" in scores:
-            place, score = list(scores).index("hold-out"), scores["hold-out"]
+        scored = "model,\nhold-out"
+        if not isinstance(interval, str) and scored in scores:
+            place, score = list(scores).index(scored), scores[scored]
             reach = [[max(0.0, score - interval[0])], [max(0.0, interval[1] - score)]]
             axis.errorbar(place, score, yerr=reach, color="#333333", capsize=5, linewidth=1.2)
         for place, score in enumerate(scores.values()):

@@ -205,7 +205,8 @@ data_structure_document = {
     "memory_bytes": int(raw_dataset.memory_usage(index=False).sum()),
 }
 print(raw_dataset.head(<<ROWS>>).to_string(max_cols=12, max_colwidth=24))
-print(f"\n{data_structure_document['memory_bytes'] / 1e6:,.1f} MB in memory\n")
+memory = data_structure_document["memory_bytes"]
+print(f"\n{f'{memory / 1e6:,.1f} MB' if memory >= 1e6 else f'{memory / 1e3:,.1f} kB'} in memory\n")
 structure
 """
 

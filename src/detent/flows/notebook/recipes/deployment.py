@@ -131,8 +131,23 @@ _CARD = r'''
 MOST_VARIATION = <<MOST_VARIATION>>
 
 
+def beside_baseline(limit):
+    """Whether the interval of the hold-out score leaves the baseline out, in words."""
+    metric = limit["metric"]
+    interval, usual = measured("holdout_interval", metric), measured("baseline_performance", metric)
+    if isinstance(interval, str) or isinstance(usual, str):
+        return "whether the score differs from the baseline was not measured"
+    low, high = interval
+    ends = f"the 95 % interval of {metric} on the hold-out, {figure_text(low)} to {figure_text(high)},"
+    if low <= usual <= high:
+        return f"{ends} holds the baseline's {figure_text(usual)}: **no better than the baseline, beyond chance**"
+    better = low > usual if limit["comparison"][0] == ">" else high < usual
+    side = "better" if better else "**worse**"
+    return f"{ends} excludes the baseline's {figure_text(usual)}: {side} than the baseline"
+
+
 def pcs_lines():
-    """Predictability, computability and stability: yes or no, with the figures that say so."""
+    """What was checked of predictability, computability and stability, with the figures that say so."""
     metric = problem_thresholds[0]["metric"]
     folds, held_out = measured("cv_metrics", metric), measured("test_performance", metric)
     gap = abs(held_out - folds) if NOT_MEASURED not in (folds, held_out) else NOT_MEASURED
@@ -141,13 +156,15 @@ def pcs_lines():
     variation = measured("stability_metrics", "variation_coefficient")
     stable = variation != NOT_MEASURED and variation < MOST_VARIATION
     return [
-        f"predictability: {'yes' if predictable else 'no'}; {figure_text(rows)} rows held out and "
-        f"scored, {metric} {figure_text(held_out)} there and {figure_text(folds)} in the folds (a gap "
-        f"of {figure_text(gap)}), leaks that remain: {figure_text(leaks)}",
+        f"predictability: checks {'passed' if predictable else '**not passed**'}: {figure_text(rows)} rows "
+        f"held out and scored, leaks that remain: {figure_text(leaks)}. This says that the score can be "
+        f"believed, not that it is good: {metric} is {figure_text(held_out)} there and "
+        f"{figure_text(folds)} in the folds (a gap of {figure_text(gap)}); "
+        f"{beside_baseline(problem_thresholds[0])}",
         f"computability: seed {RANDOM_STATE}, versions and SHA-256 of the data are recorded; the run "
         "says whether a second execution gave the same",
         f"stability: {'yes' if stable else 'no'}; coefficient of variation {figure_text(variation)}, "
-        f"to stay below {MOST_VARIATION:g}",
+        f"to stay below {MOST_VARIATION:g}; {stability_verdict()}",
     ]
 
 
@@ -194,6 +211,8 @@ def limitations():
         )
     if measured("stability_certification", "certified") is not True:
         lines.append("Its stability is not certified.")
+    elif stability_verdict() != "certified as stable":
+        lines.append(f"It is {stability_verdict()}.")
     return lines
 
 

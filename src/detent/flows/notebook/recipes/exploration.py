@@ -94,7 +94,7 @@ _STATE_RESULT = r"""
     )
     + f"Of {len(analysed_features):,} features, {len(kinds['numeric']):,} are numeric, "
     f"{len(kinds['categorical']):,} "
-    f"categorical, {len(kinds['datetime']):,} dates and {len(kinds['text']):,} free text. "
+    f"categorical, {counted(len(kinds['datetime']), 'date')} and {len(kinds['text']):,} free text. "
     + (
         "Skewed by more than 2: "
         + listing(name for name in kinds["numeric"] if abs(distribution_analysis[name]["skew"]) > 2)

@@ -58,6 +58,8 @@ business_impact_report = {
     "telling_metric": telling,
     "model": test_performance[telling],
     "baseline": baseline_performance[telling],
+    "baseline_scores": baseline_performance,
+    "positive_class": str(LABELS[1]) if len(LABELS) == 2 else None,
     "limits_met": sum(answer["met"] and answer["met_in_folds"] for answer in threshold_verdicts),
     "limits": len(threshold_verdicts),
 }
@@ -69,6 +71,7 @@ metrics = {
     "cv_scores": cv_scores,
     "baseline_metrics": baseline_metrics,
     "baseline_performance": baseline_performance,
+    **({"positive_class": str(LABELS[1])} if len(LABELS) == 2 else {}),
     "thresholds": threshold_verdicts,
     "leaks": leakage_report["leaks"],
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from detent.flows.notebook.recipes.code_text import cell, fill
+from detent.flows.notebook.domain.metric_names import metric_name
+from detent.flows.notebook.recipes.code_text import cell, fill, literal
+from detent.flows.notebook.recipes.methodology import baseline_answer, primary_metric
 from detent.flows.notebook.recipes.recipe import Kitchen, Recipe
 from detent.flows.notebook.recipes.retries import ATTEMPT, attempted
 
@@ -163,16 +165,30 @@ def eda_consolidation(kitchen: Kitchen) -> Recipe:
         "STRENGTH": attempted(kitchen, "dict(relation_strength)", "{}"),
         "PAIRS": attempted(kitchen, "len(close_pairs(correlation_matrix))", "0"),
         "MORE": _MORE_CHARTS if kitchen.iteration > 1 else "",
+        "JUDGE": literal(_judging(kitchen)),
+        "USABLE": attempted(kitchen, 'set(relevance_report["usable_features"])', "set(df_cleaned.columns)"),
     }
     return Recipe(
         lead=(
-            "What follows for the model? Each recommendation rests on a figure above. They are decided "
-            "now, before any score is known, so that none of them is chosen because it happens to score "
-            "well."
+            "What follows for the model? Each recommendation rests on a figure above, and is written "
+            "down before any score is known, so that none of them is chosen because it happens to score "
+            "well. The figures describe all rows; what depends on the target's values is decided later, "
+            "by the training rows alone."
         ),
         code=cell(ATTEMPT if kitchen.iteration > 1 else "", fill(_CONSOLIDATION, slots)),
         result=_CONSOLIDATION_RESULT,
     )
+
+
+def _judging(kitchen: Kitchen) -> str:
+    """The advice how to judge models: as the problem asks, else as the evaluation will."""
+    reading = kitchen.problem
+    metric = primary_metric(reading)
+    baseline = baseline_answer(reading.task, metric).replace("_", " ")
+    others = [name for name in dict.fromkeys(limit.metric for limit in reading.thresholds) if name != metric]
+    asked = ", as the problem asks" if reading.thresholds else ""
+    beside = f" (beside it {', '.join(map(metric_name, others))})" if others else ""
+    return f"Judge by {metric_name(metric)}{asked}{beside}, and beat always answering the {baseline}."
 
 
 _MORE_CHARTS = r"""
@@ -198,23 +214,22 @@ for number, name in enumerate([target_column, *features] * 6, 1):
 _CONSOLIDATION = r'''
 def recommendations():
     """What the findings mean for the model, each with its figure."""
-    target, kinds = df_typed[target_column], column_groups(df_cleaned, left_out=[target_column])
+    target = df_typed[target_column]
+    usable = <<USABLE>>  # what is left out is no feature to advise on
+    kinds = column_groups(df_cleaned[[name for name in features if name in usable]])
     advice = []
     if task_type == "regression":
         skew = float(target.skew())
         if skew > 1 and target.min() >= 0:
-            advice.append(f"Model the logarithm of the target: its skew is {skew:.2f}.")
-        advice.append(
-            "Judge by RMSE, in the target's own units, and beat the median as a baseline."
-        )
+            advice.append(f"Model the logarithm of the target if the training rows are as skewed as all rows "
+                f"({skew:.2f}).")
     else:
         smallest = float(target.value_counts(normalize=True).min())
         if smallest < 0.2:
-            advice.append(f"Weight the classes: the smallest holds {smallest:.1%} of the rows.")
-        advice.append(
-            "Judge by balanced accuracy, which no class can dominate, and beat the most frequent class."
-        )
-    gaps = int(df_typed.drop(columns=target_column).isna().sum().sum())
+            advice.append(f"Weight the classes if the training rows are as uneven as all rows, of which the "
+                f"smallest class holds {smallest:.1%}.")
+    advice.append(<<JUDGE>>)
+    gaps = int(df_typed[[name for name in df_typed.columns if name in usable]].isna().sum().sum())
     if gaps:
         advice.append(
             f"Fill the {gaps:,} missing cells inside the model's pipeline, from training rows only."
@@ -233,16 +248,16 @@ def recommendations():
         advice.append(
             f"Regularise linear models: {counted(pairs, 'pair')} of features with nearly the same to say."
         )
-    suspects = [name for name, value in strength.items() if value > 0.99]
+    suspects = [name for name, value in strength.items() if value > 0.99 and name in usable]
     if suspects:
         advice.append(
             f"Check for leaks before training: {listing(suspects, 4)} follow the target almost exactly."
         )
     if len(df_typed) < 100:
         advice.append(f"Prefer simple models and few folds: there are only {len(df_typed):,} rows.")
-    if df_typed.shape[1] > 500:
+    if len(usable) > 500:
         advice.append(
-            f"Filter features inside the pipeline: there are {df_typed.shape[1] - 1:,} of them."
+            f"Filter features inside the pipeline: there are {len(usable):,} of them."
         )
     advice.append(
         "Compare a linear model with tree ensembles, so that curved relations and interactions get a chance."

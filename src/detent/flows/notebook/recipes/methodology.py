@@ -8,7 +8,8 @@
 #                               problem sets none, the primary metric with "<" or ">" and "baseline"
 # processing_pipeline_doc (2)   {"steps": [...], "rules": {...}, ...}: the rules of column_typing.py
 # feature_engineering_strategy  {"numeric": [column], "categorical": [column], "datetime": [column],
-#                                "text": [column], "left_out": {column: reason}, "log_target": bool}
+#                                "text": [column], "left_out": {column: reason}, "log_target": bool},
+#                               where log_target says that training rows may decide for it
 # model_method_candidates       [{"name": "Ridge", "family": "linear", "why": words}, ...]: Ridge,
 #                               LogisticRegression, RandomForest, HistGradientBoosting, LightGBM, XGBoost
 # evaluation_framework          {"primary_metric": "rmse", "balanced_accuracy" or the first limit's metric,
@@ -117,7 +118,6 @@ kinds = column_groups(df_typed[candidate_features])
 <<CAUTIOUS>>
 excluded = <<EXCLUDED>>
 dropped = <<DROPPED>>
-skew = float(df_typed[target_column].skew()) if task_type == "regression" else 0.0
 feature_engineering_strategy = {
     **kinds,
     "left_out": {
@@ -125,9 +125,8 @@ feature_engineering_strategy = {
         for name, reason in {**excluded, **dropped}.items()
         if name not in candidate_features
     },
-    "log_target": bool(
-        task_type == "regression" and skew > 1 and df_typed[target_column].min() >= 0
-    ),
+    # Whether the logarithm is modelled is decided by the training rows alone, once they are drawn.
+    "log_target": task_type == "regression",
 }
 
 <<CANDIDATES>>
@@ -155,7 +154,6 @@ if library:
 
 for kind in ("numeric", "categorical", "datetime", "text"):
     print(f"{kind:>12}  {len(kinds[kind]):,} columns")
-print(f"{'log target':>12}  {feature_engineering_strategy['log_target']}")
 pd.DataFrame(model_method_candidates)
 '''
 
@@ -168,7 +166,8 @@ _PROPOSAL_RESULT = r"""
     f"{counted(len(feature_engineering_strategy['text']), 'text')}; left out: "
     f"{counted(len(feature_engineering_strategy['left_out']), 'column')}. "
     + (
-        f"The target's skew of {skew:.2f} speaks for modelling its logarithm. "
+        "The target's logarithm is modelled if the training rows, which are not drawn yet, have a skew "
+        "above 1 and no negative value. "
         if feature_engineering_strategy["log_target"]
         else ""
     )
@@ -187,8 +186,7 @@ _PROPOSAL_RESULT = r"""
 def training_evaluation_strategy(kitchen: Kitchen) -> Recipe:
     """Decide how models are compared and judged."""
     reading, settings = kitchen.problem, kitchen.settings
-    primary = reading.thresholds[0].metric if reading.thresholds else None
-    metric = primary or ("rmse" if reading.task == "regression" else "balanced_accuracy")
+    metric = primary_metric(reading)
     kind = reading.split.kind
     slots = {
         "METRIC": literal(metric),
@@ -197,7 +195,7 @@ def training_evaluation_strategy(kitchen: Kitchen) -> Recipe:
         "COLUMN": literal(reading.split.column),
         "TEST_SIZE": literal(settings.test_size),
         "SEED": literal(settings.seed),
-        "BASELINE": literal(_baseline(reading.task, metric)),
+        "BASELINE": literal(baseline_answer(reading.task, metric)),
         "WHY": literal(reading.split.why or _WHY[kind]),
         "FOLDS": attempted(kitchen, "number_of_folds()", "3"),
     }
@@ -208,7 +206,14 @@ def training_evaluation_strategy(kitchen: Kitchen) -> Recipe:
     )
 
 
-def _baseline(task: str, metric: str) -> str:
+def primary_metric(reading: ProblemReading) -> str:
+    """The metric that models are compared by: the first one asked for."""
+    if reading.thresholds:
+        return reading.thresholds[0].metric
+    return "rmse" if reading.task == "regression" else "balanced_accuracy"
+
+
+def baseline_answer(task: str, metric: str) -> str:
     """The constant answer that is best by the metric: a model has to beat that one."""
     if task == "classification":
         return "most_frequent"
@@ -327,7 +332,11 @@ methodology_document = "\n".join(
         f"**Data.** {len(df_typed):,} rows and {df_typed.shape[1]:,} columns: {sources}.",
         "",
         f"**Task.** {task_type} of {code_name(target_column)}"
-        + (", modelled as its logarithm." if strategy["log_target"] else "."),
+        + (
+            ", modelled as its logarithm if the training rows have a skew above 1 and no negative value."
+            if strategy["log_target"]
+            else "."
+        ),
         "",
         "## Features",
         *(

@@ -6,6 +6,7 @@ from detent.flows.notebook.recipes.code_text import cell, fill, literal
 from detent.flows.notebook.recipes.comparison_code import COMPARISON, SCORES, SIZES
 from detent.flows.notebook.recipes.feature_code import FEATURES
 from detent.flows.notebook.recipes.leakage_code import COMBINATIONS, SINGLE_COLUMNS, SPLIT_CHECKS
+from detent.flows.notebook.recipes.methodology import HIGHER_IS_BETTER, primary_metric
 from detent.flows.notebook.recipes.recipe import Kitchen, Recipe
 from detent.flows.notebook.recipes.retries import ATTEMPT, attempted
 from detent.flows.notebook.recipes.search_code import CANDIDATES
@@ -22,9 +23,11 @@ def feature_engineering_integration(kitchen: Kitchen) -> Recipe:
         "COMBINE": attempted(kitchen, "columns_that_combine(others, y)", '([], "")'),
     }
     return Recipe(
-        lead="The rows are split **once**, before anything is learned from them. Everything that is fitted "
-        "(medians, scales, encodings) is fitted inside a pipeline, on training rows alone, and rows that "
-        "belong together stay on one side.\n\n"
+        lead="The rows are split **once**. The exploration has looked at all of them, but no model was fitted "
+        "to the held-out ones or chosen by them. Everything that is fitted (medians, scales, encodings) is "
+        "fitted inside a pipeline, on training rows alone; the training rows also decide whether the "
+        "target's logarithm is modelled and classes are weighted. Rows that belong together stay on one "
+        "side.\n\n"
         "Then the training rows are searched for columns that give the target away: copies of it in another "
         "unit, its labels in other words, columns that add up to it. A model that leans on them would shine "
         "here and fail later, so they are left out, each with its reason.",
@@ -117,7 +120,7 @@ features = [
 if split["kind"] == "group" and split["column"] in features and split["column"] not in KEEP:
     features.remove(split["column"])  # it names the group, and new rows come from other groups
 
-# The split is drawn once, before anything is fitted.
+# The split is drawn once, before a model is fitted.
 units, unit_reason = rows_that_belong_together(features)
 train_index, test_index = split_rows(units, evaluation_framework["test_size"], evaluation_framework["seed"])
 X_train, X_test = df_typed.loc[train_index, features], df_typed.loc[test_index, features]
@@ -220,8 +223,12 @@ def method_integration(kitchen: Kitchen) -> Recipe:
         lead="Which kind of model suits these data? Each candidate is a whole pipeline, so every fold "
         "learns its own medians, scales and encodings. A baseline that ignores the features shows what a "
         "score is worth. Gradient boosting with its defaults is always among the candidates: whatever is "
-        "tuned later has to beat it on the same folds. Errors are compared by the mean of their logarithms, "
-        "so that no hard fold decides alone.",
+        "tuned later has to beat it on the same folds."
+        + (
+            ""
+            if primary_metric(kitchen.problem) in HIGHER_IS_BETTER
+            else " Errors are compared by the mean of their logarithms, so that no hard fold decides alone."
+        ),
         code=cell(
             _CANDIDATE_IMPORTS,
             fill(_CANDIDATE_FACTS, slots),
@@ -268,8 +275,12 @@ PRIMARY = evaluation_framework["primary_metric"]
 HIGHER_IS_BETTER = evaluation_framework["higher_is_better"]
 FOLDS = evaluation_framework["folds"]
 LABELS = sorted(df_typed[target_column].unique().tolist()) if IS_CLASSIFICATION else []
+# Decided by the training rows: the held-out ones have no say in how the model is made.
 LOG_TARGET = bool(
-    feature_engineering_strategy["log_target"] and not IS_CLASSIFICATION and (y_train >= 0).all()
+    feature_engineering_strategy["log_target"]
+    and not IS_CLASSIFICATION
+    and (y_train >= 0).all()
+    and y_train.skew() > 1
 )
 # Weights help to find rare classes; they distort the probabilities, and cost hits where every row counts alike.
 JUDGED_BY = {PRIMARY, *(limit["metric"] for limit in problem_thresholds)}

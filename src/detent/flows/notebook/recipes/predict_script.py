@@ -171,7 +171,52 @@ def decimal_of(columns, separator):
     return "," if commas - (0 if separator == ";" else grouped) > points else "."
 
 
+def unknown_cells(table, features, saved):
+    """What the model has not learned: by column, its cells as a mask, and words for them."""
+    known = saved.get("known", {})
+    ranges, levels = known.get("ranges", {}), known.get("levels", {})
+    for name in features.columns:
+        values, first = features[name], table[name]
+        told = first.notna() & ~first.astype(str).str.strip().str.casefold().isin(NO_VALUE)
+        dates = pd.api.types.is_datetime64_any_dtype(values)
+        if dates or name in ranges:
+            meant = saved["rules"].get("sentinels", {}).get(name, [])  # numbers that stand for no value
+            lost = told & values.isna() & ~pd.to_numeric(first, errors="coerce").isin(meant)
+            how = "are not written as in the table that the model knows" if dates else "cannot be read"
+            yield (
+                name,
+                lost,
+                f"of {int(told.sum()):,} {'dates' if dates else 'numbers'} in {name!r} {how}, "
+                "and count as missing",
+            )
+        if name in ranges:
+            low, high = ranges[name]
+            outside = values.notna() & ~values.astype(float).between(low, high)
+            words = f"of {int(values.notna().sum()):,} numbers in {name!r} lie outside {low:g} to {high:g}"
+            yield name, outside, f"{words}, the range that the model was trained on"
+        if name in levels:
+            new = values.notna() & ~values.astype(str).isin(levels[name])
+            words = f"of {int(values.notna().sum()):,} values in {name!r} are categories"
+            yield name, new, f"{words} that the model was not trained on"
+
+
+def tell_unknown(path, table, features, saved):
+    """Say on stderr what the model has not learned, for its predictions there are guesses."""
+    rows = pd.Series(False, index=features.index)
+    for name, cells, words in unknown_cells(table, features, saved):
+        if cells.any():
+            example = str(table.loc[cells, name].iloc[0])
+            print(f"{path}: {int(cells.sum()):,} {words}, such as {example!r}.", file=sys.stderr)
+            rows |= cells
+    if rows.any():
+        count = f"{int(rows.sum()):,} of {len(rows):,} rows"
+        print(f"{path}: {count} hold such values; do not rely on their predictions.", file=sys.stderr)
+
+
 def main(arguments):
+    if arguments in (["-h"], ["--help"]):
+        print(__doc__.strip())
+        return
     if len(arguments) not in (1, 2):
         raise SystemExit(__doc__)
     path = Path(arguments[0])
@@ -187,17 +232,7 @@ def main(arguments):
     plain = [name for name, form in saved["forms"].items() if form == "number" and not is_number(table[name])]
     features = typed_again(table, saved, decimal_of([table[name] for name in plain], separator))
 
-    for name in features.columns:
-        if pd.api.types.is_datetime64_any_dtype(features[name]):
-            told = table[name].notna() & ~table[name].astype(str).str.strip().str.casefold().isin(NO_VALUE)
-            lost = table.loc[told & features[name].isna(), name]
-            if len(lost):
-                print(
-                    f"{path}: {len(lost):,} of {int(told.sum()):,} dates in {name!r} are not written as in the "
-                    f"table that the model knows, such as {str(lost.iloc[0])!r}, and count as missing.",
-                    file=sys.stderr,
-                )
-
+    tell_unknown(path, table, features, saved)
     labels = list(model.classes_) if hasattr(model, "predict_proba") else []
     result = pd.DataFrame({"prediction": model.predict(features) if len(features) else []})
     chances = model.predict_proba(features) if labels and len(features) else np.empty((0, len(labels)))

@@ -173,6 +173,9 @@ def plain_settings(model):
     return {
         name.replace("regressor__", "").replace("model__", ""): value
         for name, value in model.get_params().items()
-        if "model__" in name and isinstance(value, (int, float, str)) and not isinstance(value, bool)
+        if "model__" in name
+        and isinstance(value, (int, float, str))
+        and not isinstance(value, bool)
+        and value not in ("deprecated", "warn")  # how scikit-learn says that a setting is not used
     }
 '''

@@ -70,8 +70,22 @@ def rules_seen(columns):
     return rules
 
 
+def known_values(X):
+    """The range of each column of numbers, and the levels of each category, among the rows learned from."""
+    kinds, ranges, levels = columns_by_kind(X), {}, {}
+    for name in kinds["numbers"]:
+        present = X[name].dropna()
+        if len(present) and not pd.api.types.is_bool_dtype(X[name]):
+            ranges[name] = [float(present.min()), float(present.max())]
+    for name in kinds["categories"]:
+        present = sorted(X[name].dropna().astype(str).unique())
+        if len(present) <= 5000:
+            levels[name] = present
+    return {"ranges": ranges, "levels": levels}
+
+
 def typing_to_save():
-    """How the columns of the features were read and typed."""
+    """How the columns of the features were read and typed, and what they held."""
     columns = list(X_train.columns)
     kept = processing_pipeline_doc.get("rules", {}) if isinstance(processing_pipeline_doc, dict) else {}
     rules = kept if set(columns) <= set(kept.get("kinds", {})) else rules_seen(columns)
@@ -79,6 +93,7 @@ def typing_to_save():
         "target": target_column,
         "columns": columns,
         "forms": {name: form_of(raw_dataset[name]) for name in columns},
+        "known": known_values(X_train.loc[final_rows]),
         "rules": {
             part: {name: rule for name, rule in entries.items() if name in columns}
             for part, entries in rules.items()

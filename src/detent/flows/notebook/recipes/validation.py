@@ -143,6 +143,11 @@ _HOLDOUT_RESULT = r"""
         if evaluation_framework["split"]["kind"] == "time"
         else ""
     )
+    + (
+        f"\n\nF1, precision, recall and AUC are those of the positive class, {code_name(LABELS[1])}."
+        if IS_CLASSIFICATION and len(LABELS) == 2
+        else ""
+    )
     + ("" if holdout_looks == 1 else "\n\nThis is the second look at the hold-out; there is no third.")
 )
 """

@@ -126,7 +126,8 @@ def verdict_lines():
         if row["undecided"]:
             line += ", so **undecided**: the limit lies inside it, and chance may have decided"
         lines.append(line + ".")
-    return lines + miss_lines()
+    named = {limit["metric"] for limit in problem_thresholds} & {"f1", "precision", "recall"}
+    return lines + ([class_words()] if named and class_words() else []) + miss_lines()
 
 
 def limits_table():
@@ -144,18 +145,45 @@ def limits_table():
 
 
 def scores_table():
-    """All scores of the final model as a Markdown table, the baseline beside them."""
-    lines = ["| metric | baseline | folds | hold-out |", "| --- | --- | --- | --- |"]
+    """All scores of the final model as a Markdown table, each beside the baseline on the same rows."""
+    lines = [
+        "| metric | baseline, folds | model, folds | baseline, hold-out | model, hold-out |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     for metric, score in cv_metrics.items():
         if metric != "n" and isinstance(score, (int, float, np.number)):
             scores = (
                 measured(name, metric)
-                for name in ("baseline_metrics", "cv_metrics", "test_performance")
+                for name in (
+                    "baseline_metrics",
+                    "cv_metrics",
+                    "baseline_performance",
+                    "test_performance",
+                )
             )
             lines.append(
                 f"| {metric} | " + " | ".join(figure_text(value) for value in scores) + " |"
             )
-    return "\n".join(lines)
+    return "\n".join(lines + (["", class_words()] if class_words() else []))
+
+
+def class_words():
+    """Which class F1, precision and recall are about; nothing where that is not known."""
+    labels = measured("LABELS")
+    if task_type != "classification" or not isinstance(labels, list):
+        return ""
+    if len(labels) == 2:
+        return f"F1, precision, recall and AUC are those of the positive class, {code_name(labels[1])}."
+    return "F1, precision, recall and AUC are means over the classes, each counted equally."
+
+
+def stability_verdict():
+    """What stability testing says, in words."""
+    said = measured("stability_certification", "verdict")
+    if said != NOT_MEASURED:
+        return said
+    certified = measured("stability_certification", "certified")
+    return {True: "certified as stable", False: "not certified as stable"}.get(certified, NOT_MEASURED)
 
 
 def columns_out():

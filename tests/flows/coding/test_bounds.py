@@ -98,6 +98,7 @@ class TestBounds:
 
 
 class TestParts:
+    @pytest.mark.exhaustive
     def test_each_bound_is_measured_and_printed_by_name(self, tmp_path: Path, capsys):
         """C-34 to C-37, C-59: the whole group, at sizes too small to say anything."""
         folders = (tmp_path / str(number) for number in itertools.count())

@@ -49,6 +49,7 @@ def test_tempo_beats_downbeats_and_borders_are_heard(name, hear):
     check(*hear(name))
 
 
+@pytest.mark.exhaustive
 @songs(("house",))
 def test_librosa_hears_them_too(name, hear):
     """R-44: with novelty alone it heard bars 9 to 40 of `house` as one section."""

@@ -170,7 +170,7 @@ def scores_table():
 def class_words():
     """Which class F1, precision and recall are about; nothing where that is not known."""
     labels = measured("LABELS")
-    if task_type != "classification" or not isinstance(labels, list):
+    if measured("task_type") != "classification" or not isinstance(labels, list):
         return ""
     if len(labels) == 2:
         return f"F1, precision, recall and AUC are those of the positive class, {code_name(labels[1])}."

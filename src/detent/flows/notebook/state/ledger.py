@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 from detent.flows.notebook.state.document import StateDocument, Step
-from detent.flows.notebook.state.facts import Facts, Verdict
+from detent.flows.notebook.state.facts import CriterionFact, Facts, Verdict
 
 _TEXTS = ("behavior_numbers", "locked", "locked_scores", "given_up", "missed", "missed_in")
 
@@ -112,7 +112,7 @@ class Ledger:
             self,
             missed=missed,
             missed_in={text: self.missed_in[text] for text in missed},
-            locked={**self.locked, **{criterion.text: criterion.passed for criterion in judged}},
+            locked={**self.locked, **_verdicts(judged)},
             locked_scores={**self.locked_scores, **{criterion.text: criterion.value for criterion in judged}},
         )
 
@@ -196,3 +196,11 @@ class RunState:
         if step is None:
             raise ValueError("No step is current, so no behavior can follow.")
         return f"{step.step_id}_b{self.ledger.behavior_numbers.get(step.step_id, 0) + 1}"
+
+
+def _verdicts(judged: Iterable[CriterionFact]) -> dict[str, bool]:
+    """The verdict on each text; one that was judged twice is met if it was met each time."""
+    verdicts: dict[str, bool] = {}
+    for criterion in judged:
+        verdicts[criterion.text] = verdicts.get(criterion.text, True) and criterion.passed
+    return verdicts

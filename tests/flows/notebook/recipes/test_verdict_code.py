@@ -116,7 +116,7 @@ class TestNotMeasured:
 class TestTables:
     def test_every_score_stands_beside_the_baseline_s(self) -> None:
         lines = report()["scores_table"]().splitlines()
-        assert lines[2:] == ["| rmse | 20 | 8 | 9 |", "| r2 | 0 | 0.8 | 0.7 |"]
+        assert lines[2:] == ["| rmse | 20 | 8 | 21 | 9 |", "| r2 | 0 | 0.8 | -0.1 | 0.7 |"]
 
     def test_leaks_are_told_as_leaks(self) -> None:
         found = report(

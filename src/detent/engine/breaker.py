@@ -60,8 +60,13 @@ class Breakers:
                     logger.warning("breaker.opened", name=name, failures=failures, cooldown_s=policy.cooldown)
                 return
 
-    async def raised(self, name: str, policy: BreakerPolicy, error: Exception) -> None:
-        """Count the error of a tool, unless the tool itself works: it refused for good, or only this call."""
+    async def raised(self, name: str, policy: BreakerPolicy | None, error: Exception) -> None:
+        """Count the error of a tool, unless the tool itself works: it refused for good, or only this call.
+
+        A tool without a policy has no breaker.
+        """
+        if policy is None:
+            return
         if isinstance(error, ToolError) and error.of_call:
             await self.succeeded(name)
         elif not isinstance(error, ToolError) or error.transient:

@@ -249,7 +249,8 @@ class StepContext:
 
     def answer_by(self, name: str = "hold") -> tuple[str, float] | None:
         """Who answered a hold of this visit, and when."""
-        return (author[0], author[1]) if (author := self._run.answered_by.get(name)) is not None else None
+        author = self._run.answered_by.get(name)
+        return None if author is None else (author[0], author[1])
 
     # -- asking ---------------------------------------------------------------------------------------------
 
@@ -328,7 +329,7 @@ class StepContext:
             self._seen = {**self._seen, name: outcome}
 
     def seen(self) -> list[Recorded]:
-        """The query answers on which the next round rests, as entries; long ones are kept outside."""
+        """Query answers on which the next round rests, as entries; long and private ones are kept outside."""
         return [
             Recorded(name, {"kept": self.keep(outcome["text"])} if "text" in outcome else outcome)
             for name, outcome in self._seen.items()
@@ -364,8 +365,7 @@ class StepContext:
         except TapeError:
             raise
         except Exception as error:
-            if tool.breaker is not None:
-                await breakers.raised(name, tool.breaker, error)
+            await breakers.raised(name, tool.breaker, error)
             self._looked(self._line(tool, args, {"$error": type(error).__name__}))
             self._remember(record, tool, error=error_facts(error), **({"by": "agent"} if agent else {}))
             if isinstance(error, ToolError) and error.transient:

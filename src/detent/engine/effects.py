@@ -252,8 +252,7 @@ async def _attempt(driver: Work, tool: Tool, key: str, args: dict[str, Any]) -> 
             finally:
                 leases.linger(calls)
     except ToolError as error:
-        if tool.breaker is not None:
-            await breakers.raised(name, tool.breaker, error)
+        await breakers.raised(name, tool.breaker, error)
         if remarks:
             await driver.commit(*remarks)
         await _did_not_happen(driver, tool, key, error.code, error.message, error.transient, number)
